@@ -1,0 +1,8 @@
+#pragma once
+
+// Errors, dtypes, shapes and host arrays.
+
+#include "systole/base/dtype.h"
+#include "systole/base/error.h"
+#include "systole/base/literal.h"
+#include "systole/base/shape.h"

@@ -1,0 +1,5 @@
+#pragma once
+
+// Passes over graphs.
+
+#include "systole/compile/passes.h"

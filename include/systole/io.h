@@ -1,0 +1,33 @@
+#pragma once
+
+// Arrays in files: NumPy's .npy and .npz. Readers check every size against the bytes that are there before they
+// allocate and throw kParse with the file and offset; writers make a temporary file and rename it.
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "systole/base/export.h"
+#include "systole/base/literal.h"
+
+namespace systole::io {
+
+struct NamedArray {
+  std::string name;
+  Literal value;
+};
+
+SYSTOLE_API Literal load_npy(const std::filesystem::path& file);
+SYSTOLE_API void save_npy(const std::filesystem::path& file, const Literal& value);
+SYSTOLE_API std::vector<NamedArray> load_npz(const std::filesystem::path& file);  // in file order
+SYSTOLE_API void save_npz(const std::filesystem::path& file, std::span<const NamedArray> arrays);
+
+// The same on bytes in memory; `file` is only for messages.
+SYSTOLE_API Literal parse_npy(std::span<const std::byte> bytes, std::string_view file);
+SYSTOLE_API std::vector<NamedArray> parse_npz(std::span<const std::byte> bytes, std::string_view file);
+SYSTOLE_API std::vector<std::byte> npy_bytes(const Literal& value);
+
+}  // namespace systole::io

@@ -1,0 +1,207 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "systole/base/error.h"
+
+namespace systole {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargestTransfer = std::size_t{1}
+                                         << 30;  // the kernel caps one read or write near 2 GiB
+
+[[noreturn]] void refuse(const fs::path& file, const char* what, int code) {
+  throw Error(code == ENOENT ? ErrorKind::kNotFound : ErrorKind::kIo, file.string(),
+              std::string(what) + ": " + std::generic_category().message(code));
+}
+
+[[noreturn]] void no_memory(const fs::path& file, std::uint64_t bytes) {
+  throw Error(ErrorKind::kOutOfMemory, file.string(), "no memory for the content",
+              std::to_string(bytes) + " bytes");
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
+
+ private:
+  int value_;
+};
+
+class OpenFile final : public ByteSource {
+ public:
+  OpenFile(fs::path file, int descriptor, std::uint64_t size)
+      : file_(std::move(file)), descriptor_(descriptor), size_(size) {}
+
+  std::uint64_t size() const override { return size_; }
+
+  void read(std::uint64_t offset, std::span<std::byte> out) const override {
+    while (!out.empty()) {
+      const ssize_t n = ::pread(descriptor_.get(), out.data(), std::min(out.size(), kLargestTransfer),
+                                static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) refuse(file_, "cannot read", errno);
+      if (n == 0)
+        throw Error(ErrorKind::kIo, file_.string(), "the file ends at byte " + std::to_string(offset),
+                    "more bytes");
+      offset += static_cast<std::uint64_t>(n);
+      out = out.subspan(static_cast<std::size_t>(n));
+    }
+  }
+
+ private:
+  fs::path file_;
+  Descriptor descriptor_;
+  std::uint64_t size_;
+};
+
+class Memory final : public ByteSource {
+ public:
+  explicit Memory(std::span<const std::byte> borrowed) : bytes_(borrowed) {}
+  explicit Memory(std::vector<std::byte> owned) : owned_(std::move(owned)), bytes_(owned_) {}
+
+  std::uint64_t size() const override { return bytes_.size(); }
+
+  void read(std::uint64_t offset, std::span<std::byte> out) const override {
+    if (offset > bytes_.size() || out.size() > bytes_.size() - offset)
+      throw Error(ErrorKind::kIo, "memory", "the bytes end at " + std::to_string(bytes_.size()),
+                  "more bytes");
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+  }
+
+ private:
+  std::vector<std::byte> owned_;
+  std::span<const std::byte> bytes_;
+};
+
+std::vector<std::byte> read_to_end(const fs::path& file, int descriptor) {
+  std::vector<std::byte> bytes;
+  std::size_t used = 0;
+  for (;;) try {
+      if (used == bytes.size()) bytes.resize(std::max<std::size_t>(2 * used, 1 << 16));
+      const ssize_t n =
+          ::read(descriptor, bytes.data() + used, std::min(bytes.size() - used, kLargestTransfer));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) refuse(file, "cannot read", errno);
+      if (n == 0) break;
+      used += static_cast<std::size_t>(n);
+    } catch (const std::bad_alloc&) {
+      no_memory(file, 2 * used);
+    }
+  bytes.resize(used);
+  return bytes;
+}
+
+// The file that writing to `target` must replace.
+fs::path follow_links(const fs::path& target) {
+  std::error_code code;
+  if (!fs::is_symlink(fs::symlink_status(target, code))) return target;
+  fs::path real = fs::weakly_canonical(target, code);
+  if (code) refuse(target, "cannot follow the link", code.value());
+  return real;
+}
+
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+}  // namespace
+
+std::unique_ptr<ByteSource> open_file(const fs::path& file) {
+  Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.get() < 0) refuse(file, "cannot open", errno);
+  struct stat info;
+  if (::fstat(descriptor.get(), &info) != 0) refuse(file, "cannot read", errno);
+  if (S_ISDIR(info.st_mode)) refuse(file, "cannot read", EISDIR);
+  // Files of /proc are regular and claim size 0, so an empty file is read to its end as well.
+  if (!S_ISREG(info.st_mode) || info.st_size == 0)
+    return std::make_unique<Memory>(read_to_end(file, descriptor.get()));
+  return std::make_unique<OpenFile>(file, descriptor.release(), static_cast<std::uint64_t>(info.st_size));
+}
+
+std::unique_ptr<ByteSource> memory_source(std::span<const std::byte> bytes) {
+  return std::make_unique<Memory>(bytes);
+}
+
+std::string read_text_file(const fs::path& file) {
+  const std::unique_ptr<ByteSource> source = open_file(file);
+  std::string text;
+  try {
+    text.resize(source->size());
+  } catch (const std::exception&) {  // bad_alloc or length_error
+    no_memory(file, source->size());
+  }
+  source->read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+AtomicFile::AtomicFile(const fs::path& target) : target_(follow_links(target)) {
+  struct stat old;
+  const bool exists = ::stat(target_.c_str(), &old) == 0;
+  if (exists && !S_ISREG(old.st_mode))
+    throw Error(ErrorKind::kIo, target.string(), "cannot write", "a regular file",
+                S_ISDIR(old.st_mode) ? "a folder" : "a device or pipe");
+  // A short name of its own: the target's may already be as long as the file system allows.
+  static std::atomic<unsigned> counter{0};
+  do {
+    temporary_ = folder_of(target_) /
+                 (".systole-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ < 0) refuse(target, "cannot write in its folder", errno);
+  // Without the right to copy the permissions the file keeps the default ones: no reason to lose the content.
+  if (exists) (void)!::fchmod(descriptor_, old.st_mode & 07777);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kLargestTransfer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) refuse(target_, "cannot write", errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) refuse(target_, "cannot write", errno);
+  if (::close(std::exchange(descriptor_, -1)) != 0) refuse(target_, "cannot write", errno);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) refuse(target_, "cannot replace the file", errno);
+  temporary_.clear();
+  // The rename is durable once the folder is; some file systems cannot sync a folder (EINVAL) and need not.
+  const Descriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() >= 0 && ::fsync(folder.get()) != 0 && errno != EINVAL)
+    refuse(target_, "the file is written but its folder is not on the disk", errno);
+}
+
+void write_file(const fs::path& target, std::span<const std::byte> bytes) {
+  AtomicFile file(target);
+  file.write(bytes);
+  file.commit();
+}
+
+}  // namespace systole

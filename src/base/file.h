@@ -1,0 +1,50 @@
+#pragma once
+
+// Files as bytes. Reading knows the size before it allocates; writing goes to a temporary file beside the
+// target that replaces it only when every byte is on the disk, so a failure or a kill leaves the old file as
+// it was. A missing file is kNotFound, every other refusal of the operating system kIo, both naming the file.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace systole {
+
+// Bytes that can be read at any offset. Reading past size() is kIo: the file shrank while it was open.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  virtual std::uint64_t size() const = 0;
+  virtual void read(std::uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+// A regular file is read where it is; anything else (a pipe, a device) is read whole into memory first.
+std::unique_ptr<ByteSource> open_file(const std::filesystem::path& file);
+std::unique_ptr<ByteSource> memory_source(std::span<const std::byte> bytes);  // borrows the bytes
+
+std::string read_text_file(const std::filesystem::path& file);
+
+// A file under construction. Without commit() the destructor removes it and the target stays as it was. A
+// symbolic link is followed, so what it names is replaced; the permissions of an existing target are kept.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::filesystem::path& target);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void commit();  // the content, then the rename, reaches the disk
+
+ private:
+  std::filesystem::path target_, temporary_;
+  int descriptor_ = -1;
+};
+
+void write_file(const std::filesystem::path& target, std::span<const std::byte> bytes);
+
+}  // namespace systole

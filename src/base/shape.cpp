@@ -1,0 +1,215 @@
+#include "systole/base/shape.h"
+
+#include <deque>
+#include <limits>
+#include <mutex>
+#include <unordered_map>
+
+#include "systole/base/error.h"
+
+namespace systole {
+
+namespace {
+
+// Symbol names, interned for the life of the process so that a Dim stays 16 bytes. The bound keeps a program
+// that reads strangers' files from growing without end.
+class SymbolTable {
+ public:
+  std::int32_t intern(std::string_view name) {
+    std::lock_guard lock(mutex_);
+    if (const auto it = ids_.find(name); it != ids_.end()) return it->second;
+    if (names_.size() >= kMax)
+      throw Error(ErrorKind::kLimit, "symbol", "too many symbol names in this process");
+    const auto id = static_cast<std::int32_t>(names_.size() + 1);
+    ids_.emplace(names_.emplace_back(name), id);  // deque: the string never moves
+    return id;
+  }
+  std::string_view name(std::int32_t id) {
+    std::lock_guard lock(mutex_);
+    return names_[static_cast<std::size_t>(id - 1)];
+  }
+
+ private:
+  static constexpr std::size_t kMax = 1 << 16;
+  std::mutex mutex_;
+  std::deque<std::string> names_;
+  std::unordered_map<std::string_view, std::int32_t> ids_;
+};
+
+SymbolTable& symbols() {
+  static SymbolTable table;
+  return table;
+}
+
+std::int64_t checked_mul(std::int64_t a, std::int64_t b) {
+  std::int64_t r;
+  if (__builtin_mul_overflow(a, b, &r))
+    throw Error(ErrorKind::kLimit, "shape", "a dimension does not fit 64 bits");
+  return r;
+}
+
+std::int64_t checked_add(std::int64_t a, std::int64_t b) {
+  std::int64_t r;
+  if (__builtin_add_overflow(a, b, &r))
+    throw Error(ErrorKind::kLimit, "shape", "a dimension does not fit 64 bits");
+  return r;
+}
+
+}  // namespace
+
+Dim Dim::symbol(std::string_view name) { return affine(1, name, 0); }
+
+Dim Dim::affine(std::int64_t scale, std::string_view name, std::int64_t offset) {
+  if (scale > std::numeric_limits<std::int32_t>::max() || scale < std::numeric_limits<std::int32_t>::min())
+    throw Error(ErrorKind::kLimit, "shape", "the factor of a symbolic dimension does not fit 32 bits");
+  Dim d(offset);
+  if (scale == 0) return d;
+  d.scale_ = static_cast<std::int32_t>(scale);
+  d.symbol_ = symbols().intern(name);
+  return d;
+}
+
+std::string_view Dim::symbol_name() const {
+  return symbol_ == 0 ? std::string_view{} : symbols().name(symbol_);
+}
+
+std::string Dim::to_string() const {
+  if (is_static()) return std::to_string(offset_);
+  std::string text;
+  if (scale_ != 1) text += std::to_string(scale_) + "*";
+  text += symbol_name();
+  if (offset_ > 0) text += "+" + std::to_string(offset_);
+  if (offset_ < 0) text += std::to_string(offset_);
+  return text;
+}
+
+Dim operator+(Dim a, Dim b) {
+  const std::int64_t offset = checked_add(a.offset_, b.offset_);
+  if (b.is_static()) return a.is_static() ? Dim(offset) : Dim::affine(a.scale_, a.symbol_name(), offset);
+  if (a.is_static() || a.symbol_ == b.symbol_)
+    return Dim::affine(static_cast<std::int64_t>(a.scale_) + b.scale_, b.symbol_name(), offset);
+  throw Error(ErrorKind::kShape, "shape", "a dimension may depend on one symbol only", {},
+              a.to_string() + " + " + b.to_string());
+}
+
+Dim operator-(Dim a, Dim b) { return a + b * Dim(-1); }
+
+Dim operator*(Dim a, Dim b) {
+  if (a.is_static() && b.is_static()) return checked_mul(a.offset_, b.offset_);
+  if (a.is_static()) std::swap(a, b);
+  if (!b.is_static())
+    throw Error(ErrorKind::kShape, "shape", "a product of two symbolic dimensions has no static form", {},
+                a.to_string() + " * " + b.to_string());
+  return Dim::affine(checked_mul(a.scale_, b.offset_), a.symbol_name(), checked_mul(a.offset_, b.offset_));
+}
+
+Dim floor_div(Dim a, std::int64_t b) {
+  if (b <= 0)
+    throw Error(ErrorKind::kInvalidArgument, "shape", "division of a dimension", "a positive divisor",
+                std::to_string(b));
+  std::int64_t offset = a.offset() / b;
+  if (a.offset() % b < 0) --offset;
+  if (a.is_static()) return offset;
+  if (a.scale() % b != 0)
+    throw Error(ErrorKind::kShape, "shape", "a symbolic dimension is not divisible",
+                "a multiple of " + std::to_string(b), a.to_string());
+  return Dim::affine(a.scale() / b, a.symbol_name(), offset);
+}
+
+void SymbolValues::set(std::string_view name, std::int64_t value) {
+  const std::int32_t id = symbols().intern(name);
+  for (Entry& e : values_)
+    if (e.symbol == id) {
+      e.value = value;
+      return;
+    }
+  values_.push_back({id, value});
+}
+
+std::optional<std::int64_t> SymbolValues::find(std::string_view name) const {
+  for (const Entry& e : values_)
+    if (symbols().name(e.symbol) == name) return e.value;
+  return std::nullopt;
+}
+
+Dim SymbolValues::bind(Dim dim) const {
+  if (dim.is_static()) return dim;
+  const std::optional<std::int64_t> value = find(dim.symbol_name());
+  if (!value)
+    throw Error(ErrorKind::kNotFound, "shape", "symbol " + std::string(dim.symbol_name()) + " has no value");
+  return checked_add(checked_mul(dim.scale(), *value), dim.offset());
+}
+
+bool Shape::is_static() const {
+  for (const Dim& d : dims_)
+    if (!d.is_static()) return false;
+  return true;
+}
+
+Ints Shape::dims() const {
+  Ints out;
+  for (const Dim& d : dims_) {
+    if (!d.is_static())
+      throw Error(ErrorKind::kShape, "shape", "a symbol has no value yet", "numbers", to_string());
+    out.push_back(d.value());
+  }
+  return out;
+}
+
+Dim Shape::elements() const {
+  for (const Dim& d : dims_)
+    if (d == Dim(0)) return 0;
+  Dim n = 1;
+  for (const Dim& d : dims_) n = n * d;
+  return n;
+}
+
+std::int64_t Shape::count() const {
+  const Dim n = elements();
+  if (!n.is_static())
+    throw Error(ErrorKind::kShape, "shape", "a symbol has no value yet", "numbers", to_string());
+  return n.value();
+}
+
+std::string Shape::to_string() const {
+  std::string text = "[";
+  for (std::size_t i = 0; i < dims_.size(); ++i) text += (i ? "," : "") + dims_[i].to_string();
+  return text + "]";
+}
+
+std::int64_t Type::bytes() const {
+  return checked_mul(shape.count(), static_cast<std::int64_t>(size_of(dtype)));
+}
+
+std::string Type::to_string() const { return std::string(name(dtype)) + shape.to_string(); }
+
+void check_type(const Type& type, std::string_view where) {
+  if (type.shape.rank() > kMaxRank)
+    throw Error(ErrorKind::kLimit, std::string(where), "too many dimensions",
+                "at most " + std::to_string(kMaxRank), std::to_string(type.shape.rank()));
+  // The product of the non-zero dimensions must fit too: strides are made of it.
+  std::int64_t bytes = static_cast<std::int64_t>(size_of(type.dtype));
+  for (const Dim& d : type.shape) {
+    if (d.is_static() && d.value() < 0)
+      throw Error(ErrorKind::kShape, std::string(where), "negative dimension", "0 or more", type.to_string());
+    if (d.is_static() && d.value() > 0 && __builtin_mul_overflow(bytes, d.value(), &bytes))
+      throw Error(ErrorKind::kLimit, std::string(where),
+                  "the byte size of " + type.to_string() + " does not fit 64 bits");
+  }
+}
+
+Ints row_major_strides(std::span<const std::int64_t> dims) {
+  Ints strides(dims.size(), 1);
+  for (std::size_t i = dims.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<std::int64_t>(dims[i], 1);
+  return strides;
+}
+
+std::int64_t normalize_axis(std::int64_t axis, int rank, std::string_view where) {
+  if (axis < -rank || axis >= rank)
+    throw Error(ErrorKind::kInvalidArgument, std::string(where), "axis out of range",
+                "-" + std::to_string(rank) + " to " + std::to_string(rank - 1), std::to_string(axis));
+  return axis < 0 ? axis + rank : axis;
+}
+
+}  // namespace systole

@@ -1,0 +1,163 @@
+#include "systole/ir/graph.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+namespace systole::ir {
+
+std::int64_t Mesh::size() const {
+  std::int64_t n = 1;
+  for (const Axis& a : axes) n *= a.size;
+  return n;
+}
+
+const Mesh::Axis& Mesh::axis(std::string_view name) const {
+  for (const Axis& a : axes)
+    if (a.name == name) return a;
+  throw Error(ErrorKind::kNotFound, "mesh", fmt::format("no axis named \"{}\"", name));
+}
+
+Graph::Graph(std::string name) : name_(std::move(name)) {}
+
+std::int32_t Graph::append(Node node) {
+  if (nodes_.size() >= 0x7fffffff) throw Error(ErrorKind::kLimit, "graph " + name_, "too many nodes");
+  int depth = depth_;
+  std::int64_t expanded = expanded_size_ + 1;
+  for (const GraphRef& g : node.graphs) {
+    depth = std::max(depth, g->depth() + 1);
+    expanded += g->expanded_size();
+  }
+  if (depth > kMaxGraphDepth)
+    throw Error(ErrorKind::kLimit, std::string(ir::name(node.op)), "sub-graphs nested too deep",
+                fmt::format("at most {} levels", kMaxGraphDepth));
+  if (expanded > kMaxExpandedSize)
+    throw Error(ErrorKind::kLimit, std::string(ir::name(node.op)),
+                "too many nodes with sub-graphs counted at each use",
+                fmt::format("at most {}", kMaxExpandedSize));
+  nodes_.push_back(std::move(node));
+  depth_ = depth;
+  expanded_size_ = expanded;
+  return size() - 1;
+}
+
+Value Graph::input(std::string name, Type type, std::int64_t alias) {
+  check_type(type, "input " + name);
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (!name.empty() && input_name(i) == name)
+      throw Error(ErrorKind::kInvalidArgument, "graph " + name_,
+                  fmt::format("two inputs are named \"{}\"", name));
+  Node node;
+  node.op = Op::input;
+  node.types = {std::move(type)};
+  node.attrs = InputAttrs{std::move(name), alias};
+  inputs_.push_back(append(std::move(node)));
+  return value({inputs_.back(), 0});
+}
+
+Values Graph::add_multi(Op op, ValueList operands, Attrs attrs, std::vector<GraphRef> graphs) {
+  if (op == Op::input)
+    throw Error(ErrorKind::kInvalidArgument, "input", "an input is made by Graph::input, not as a node");
+  Node node;
+  node.op = op;
+  std::vector<Type> operand_types;
+  operand_types.reserve(operands.size());
+  node.operands.reserve(operands.size());
+  for (const Value& v : operands) {
+    if (!v.valid() || &v.graph() != this || v.id().node < 0 || v.id().node >= size())
+      throw Error(ErrorKind::kInvalidArgument, std::string(ir::name(op)),
+                  "an operand belongs to another graph");
+    node.operands.push_back(v.id());
+    operand_types.push_back(v.type());
+  }
+  node.types = infer_types(op, operand_types, attrs, graphs, mesh_);
+  node.attrs = std::move(attrs);
+  node.graphs = std::move(graphs);
+  const auto results = static_cast<std::int32_t>(node.types.size());
+  const std::int32_t index = append(std::move(node));
+  Values values;
+  for (std::int32_t i = 0; i < results; ++i) values.push_back(value({index, i}));
+  return values;
+}
+
+Value Graph::add(Op op, ValueList operands, Attrs attrs, std::vector<GraphRef> graphs) {
+  const Values results = add_multi(op, operands, std::move(attrs), std::move(graphs));
+  if (results.size() != 1)
+    throw Error(ErrorKind::kInvalidArgument, std::string(ir::name(op)), "used as a single value", "1 result",
+                std::to_string(results.size()));
+  return results[0];
+}
+
+Value Graph::constant(Literal value) { return add(Op::constant, {}, ConstantAttrs{std::move(value)}); }
+
+void Graph::output(Value value, std::string name) {
+  if (!value.valid() || &value.graph() != this)
+    throw Error(ErrorKind::kInvalidArgument, "output", "the value belongs to another graph");
+  for (const Output& o : outputs_)
+    if (!name.empty() && o.name == name)
+      throw Error(ErrorKind::kInvalidArgument, "graph " + name_,
+                  fmt::format("two outputs are named \"{}\"", name));
+  outputs_.push_back({value.id(), std::move(name)});
+}
+
+void Graph::set_mesh(Mesh mesh) {
+  std::int64_t size = 1;
+  for (std::size_t i = 0; i < mesh.axes.size(); ++i) {
+    const Mesh::Axis& axis = mesh.axes[i];
+    for (std::size_t j = 0; j < i; ++j)
+      if (mesh.axes[j].name == axis.name)
+        throw Error(ErrorKind::kInvalidArgument, "mesh", fmt::format("two axes are named \"{}\"", axis.name));
+    if (axis.name.empty() || axis.size < 1 || axis.size > kMaxMeshSize || (size *= axis.size) > kMaxMeshSize)
+      throw Error(ErrorKind::kInvalidArgument, "mesh", "every axis needs a name and a size",
+                  fmt::format("at least 1 and at most {} devices in all", kMaxMeshSize),
+                  fmt::format("{}={}", axis.name, axis.size));
+  }
+  mesh_ = std::move(mesh);
+}
+
+void Graph::set_comments(std::string before, std::string closing) {
+  comment_ = std::move(before);
+  closing_comment_ = std::move(closing);
+}
+
+void Graph::set_sharding(Value value, Sharding sharding) {
+  const Type& type = value.type();
+  const auto fail = [&](std::string message, std::string expected = {}, std::string got = {}) {
+    throw Error(ErrorKind::kInvalidArgument, "sharding", std::move(message), std::move(expected),
+                std::move(got));
+  };
+  if (!mesh_) fail("the graph has no mesh");
+  if (sharding.dims.size() != type.shape.size())
+    fail("one list of mesh axes per dimension of " + type.to_string(), std::to_string(type.shape.size()),
+         std::to_string(sharding.dims.size()));
+  std::vector<std::string_view> used;
+  for (std::size_t i = 0; i < sharding.dims.size(); ++i) {
+    std::int64_t parts = 1;
+    for (const std::string& axis : sharding.dims[i]) {
+      if (std::find(used.begin(), used.end(), axis) != used.end())
+        fail("mesh axis \"" + axis + "\" used twice");
+      used.push_back(axis);
+      parts *= mesh_->axis(axis).size;
+    }
+    const Dim d = type.shape[i];
+    if (d.is_static() && d.value() % parts != 0)
+      fail(fmt::format("dimension {} of {} does not split evenly", i, type.to_string()),
+           fmt::format("a multiple of {}", parts));
+  }
+  Node& node = nodes_[static_cast<std::size_t>(value.id().node)];
+  node.shardings.resize(node.types.size());
+  node.shardings[static_cast<std::size_t>(value.id().index)] = std::move(sharding);
+}
+
+void Graph::set_debug(std::int32_t node, DebugInfo debug) {
+  nodes_[static_cast<std::size_t>(node)].debug =
+      debug == DebugInfo{} ? nullptr : std::make_shared<const DebugInfo>(std::move(debug));
+}
+
+bool Graph::is_static() const {
+  return std::all_of(nodes_.begin(), nodes_.end(), [](const Node& n) {
+    return std::all_of(n.types.begin(), n.types.end(), [](const Type& t) { return t.shape.is_static(); }) &&
+           std::all_of(n.graphs.begin(), n.graphs.end(), [](const GraphRef& g) { return g->is_static(); });
+  });
+}
+
+}  // namespace systole::ir

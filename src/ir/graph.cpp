@@ -5,6 +5,10 @@
 
 namespace systole::ir {
 
+namespace {
+constexpr std::size_t kEarlyNameChecks = 256;
+}
+
 std::int64_t Mesh::size() const {
   std::int64_t n = 1;
   for (const Axis& a : axes) n *= a.size;
@@ -42,7 +46,8 @@ std::int32_t Graph::append(Node node) {
 
 Value Graph::input(std::string name, Type type, std::int64_t alias) {
   check_type(type, "input " + name);
-  for (std::size_t i = 0; i < inputs_.size(); ++i)
+  // A courtesy while signatures are short; verify() checks all of them.
+  for (std::size_t i = 0; i < std::min(inputs_.size(), kEarlyNameChecks); ++i)
     if (!name.empty() && input_name(i) == name)
       throw Error(ErrorKind::kInvalidArgument, "graph " + name_,
                   fmt::format("two inputs are named \"{}\"", name));
@@ -92,8 +97,8 @@ Value Graph::constant(Literal value) { return add(Op::constant, {}, ConstantAttr
 void Graph::output(Value value, std::string name) {
   if (!value.valid() || &value.graph() != this)
     throw Error(ErrorKind::kInvalidArgument, "output", "the value belongs to another graph");
-  for (const Output& o : outputs_)
-    if (!name.empty() && o.name == name)
+  for (std::size_t i = 0; i < std::min(outputs_.size(), kEarlyNameChecks); ++i)
+    if (!name.empty() && outputs_[i].name == name)
       throw Error(ErrorKind::kInvalidArgument, "graph " + name_,
                   fmt::format("two outputs are named \"{}\"", name));
   outputs_.push_back({value.id(), std::move(name)});

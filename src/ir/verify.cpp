@@ -20,8 +20,21 @@ struct View {
   bool collectives = false, shardings = false;
 };
 
+void check_names(const Graph& graph) {
+  std::set<std::string_view> inputs, outputs;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i)
+    if (const std::string& name = graph.input_name(i); !name.empty() && !inputs.insert(name).second)
+      throw Error(ErrorKind::kInvalidArgument, "graph @" + graph.name(),
+                  fmt::format("two inputs are named \"{}\"", name));
+  for (const Output& o : graph.outputs())
+    if (!o.name.empty() && !outputs.insert(o.name).second)
+      throw Error(ErrorKind::kInvalidArgument, "graph @" + graph.name(),
+                  fmt::format("two outputs are named \"{}\"", o.name));
+}
+
 void verify_graph(const Graph& graph, std::set<const Graph*>& done, View& view) {
   if (!done.insert(&graph).second) return;
+  check_names(graph);
   std::size_t inputs = 0;
   for (std::int32_t i = 0; i < graph.size(); ++i) {
     const Node& node = graph.node(i);

@@ -1,0 +1,33 @@
+# Short names for the common ways; everything else is cmake --preset and ctest --preset. `make help` lists them.
+.PHONY: build demo test check bench format lint clean help setup
+
+build: setup  ## the library and the command, left at build/systole
+	@cmake --preset release --log-level=NOTICE
+	@cmake --build --preset release
+
+demo: build  ## a small graph from text, run on the reference backend
+	@build/examples/demo examples/demo.sir
+
+test:  ## everything a change must pass: release tests, then each fuzzer for 20 s
+	@scripts/test
+
+check:  ## before a submission: format, address, undefined-behaviour and thread sanitizers, slow tests
+	@scripts/check
+
+bench: build  ## what the core costs on this machine
+	@build/bench/core_bench
+
+format:  ## lay the sources out by .clang-format
+	@scripts/lint --fix
+
+lint: build  ## layout and the clang-tidy list; FILES="src/ir/graph.cpp …" for some only
+	@scripts/lint $(FILES)
+
+clean:  ## remove every build folder
+	@rm -rf build build-debug build-asan build-tsan build-fuzz
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+setup:
+	@scripts/setup

@@ -1,0 +1,34 @@
+# The core needs fmt alone. Everything else is optional: what is missing is left out, and a line says so.
+
+find_package(fmt QUIET)
+if(fmt_FOUND)
+  target_link_libraries(systole_settings INTERFACE fmt::fmt)
+else()
+  find_path(FMT_INCLUDE_DIR fmt/format.h REQUIRED)
+  target_include_directories(systole_settings SYSTEM INTERFACE ${FMT_INCLUDE_DIR})
+  target_compile_definitions(systole_settings INTERFACE FMT_HEADER_ONLY)
+endif()
+
+find_package(Threads REQUIRED)
+target_link_libraries(systole_settings INTERFACE Threads::Threads)
+
+find_package(ZLIB QUIET)  # compressed .npz
+if(ZLIB_FOUND)
+  target_link_libraries(systole_settings INTERFACE ZLIB::ZLIB)
+  target_compile_definitions(systole_settings INTERFACE SYSTOLE_HAVE_ZLIB)
+else()
+  message(NOTICE "zlib not found: compressed .npz files will be refused")
+endif()
+
+find_path(CLI11_INCLUDE_DIR CLI/CLI.hpp)
+find_path(NLOHMANN_JSON_INCLUDE_DIR nlohmann/json.hpp)
+find_package(GTest QUIET)
+if(SYSTOLE_TESTS AND NOT GTest_FOUND)
+  message(NOTICE "GoogleTest not found: tests are left out")
+  set(SYSTOLE_TESTS OFF)
+endif()
+find_package(benchmark QUIET)
+if(SYSTOLE_BENCH AND NOT benchmark_FOUND)
+  message(NOTICE "Google Benchmark not found: benchmarks are left out")
+  set(SYSTOLE_BENCH OFF)
+endif()

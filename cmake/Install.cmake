@@ -1,0 +1,35 @@
+# `cmake --install`: library, headers, ops.def, the command, and the package files behind find_package(Systole). The
+# installed tree names no path of the machine it was built on and may be moved.
+
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Systole)
+
+install(TARGETS systole EXPORT SystoleTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/systole DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+if(TARGET systole_command)
+  install(TARGETS systole_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# A static library hands its dependencies on; a shared one keeps them to itself.
+set(SYSTOLE_CONFIG_DEPENDENCIES "")
+if(NOT BUILD_SHARED_LIBS)
+  foreach(package IN ITEMS fmt Threads ZLIB)
+    if(${package}_FOUND)
+      string(APPEND SYSTOLE_CONFIG_DEPENDENCIES "find_dependency(${package})\n")
+    endif()
+  endforeach()
+  target_link_libraries(systole INTERFACE
+    $<INSTALL_INTERFACE:$<LINK_ONLY:Threads::Threads>>
+    $<$<BOOL:${fmt_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:fmt::fmt>>>
+    $<$<BOOL:${ZLIB_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:ZLIB::ZLIB>>>)
+endif()
+
+install(EXPORT SystoleTargets NAMESPACE Systole:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/SystoleConfig.cmake.in SystoleConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(SystoleConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/SystoleConfig.cmake ${PROJECT_BINARY_DIR}/SystoleConfigVersion.cmake
+  DESTINATION ${package_dir})

@@ -1,0 +1,42 @@
+# What can be chosen, and the compiler settings every target of ours shares (target systole_settings).
+
+option(BUILD_SHARED_LIBS "Build libsystole as a shared library" ON)
+option(SYSTOLE_TESTS "Build the tests (needs GoogleTest)" ${PROJECT_IS_TOP_LEVEL})
+option(SYSTOLE_BENCH "Build the benchmarks (needs Google Benchmark)" ${PROJECT_IS_TOP_LEVEL})
+option(SYSTOLE_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+set(SYSTOLE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# An installed tree may be moved: programs find the library beside them.
+include(GNUInstallDirs)
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+
+add_library(systole_settings INTERFACE)
+target_include_directories(systole_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_compile_options(systole_settings INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 warns falsely of "text" + std::string
+target_compile_definitions(systole_settings INTERFACE SYSTOLE_VERSION="${PROJECT_VERSION}" $<$<CONFIG:Debug>:SYSTOLE_DEBUG>)
+if(SYSTOLE_SANITIZE)
+  target_compile_options(systole_settings INTERFACE -fsanitize=${SYSTOLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(systole_settings INTERFACE -fsanitize=${SYSTOLE_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  target_link_options(systole_settings INTERFACE -fuse-ld=mold)
+endif()

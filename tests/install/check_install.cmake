@@ -1,0 +1,41 @@
+# Run by ctest with -D build_dir source_dir work_dir compiler has_command; fails with a message at the first surprise.
+cmake_minimum_required(VERSION 3.25)
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}\nfailed with ${status}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${work_dir})
+run(${CMAKE_COMMAND} --install ${build_dir} --prefix ${work_dir}/first_place)
+file(RENAME ${work_dir}/first_place ${work_dir}/moved)
+
+file(GLOB_RECURSE package_files ${work_dir}/moved/*.cmake)
+foreach(file IN LISTS package_files)
+  file(READ ${file} text)
+  foreach(path IN ITEMS ${source_dir} ${build_dir} first_place)
+    string(FIND "${text}" "${path}" found)
+    if(NOT found EQUAL -1)
+      message(FATAL_ERROR "${file} names ${path}")
+    endif()
+  endforeach()
+endforeach()
+
+run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/outside -B ${work_dir}/outside
+  -D CMAKE_PREFIX_PATH=${work_dir}/moved -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} --build ${work_dir}/outside)
+run(${work_dir}/outside/outside)
+if(NOT output MATCHES "y = 7 2")
+  message(FATAL_ERROR "the outside program printed:\n${output}")
+endif()
+
+if(has_command)
+  run(${work_dir}/moved/bin/systole devices)
+  if(NOT output MATCHES "reference")
+    message(FATAL_ERROR "the installed command does not list the reference device:\n${output}")
+  endif()
+endif()

@@ -1,0 +1,11 @@
+// The backends of this build, one line each. The rank orders them for "auto": lower is preferred.
+
+#include "backend/reference/reference.h"
+#include "runtime/registry.h"
+#include "systole/runtime.h"
+
+namespace systole::runtime {
+
+void register_builtin_backends() { register_backend("reference", 100, make_reference_backend); }
+
+}  // namespace systole::runtime

@@ -5,8 +5,8 @@
 //   CompiledGraph affine = compile(graph, "reference");
 //   std::vector<Literal> results = affine.run({x, w});
 //
-// A CompiledGraph is immutable and cheap to copy; threads may share it, each run uses a Session of its own. Programs
-// that care about allocation or keep data on the device make a Session and pass Buffers.
+// A CompiledGraph is immutable and cheap to copy; threads may share it, each run uses a Session of its own.
+// Programs that care about allocation or keep data on the device make a Session and pass Buffers.
 
 #include <cstdint>
 #include <initializer_list>
@@ -56,8 +56,8 @@ struct CompileOptions {
   bool operator==(const CompileOptions&) const = default;
 };
 
-// One list of arguments per device of the graph's mesh (one list without a mesh). An argument whose index is in
-// `donated` may be overwritten and must not be used afterwards.
+// One list of arguments per device of the graph's mesh (one list without a mesh). An argument whose index is
+// in `donated` may be overwritten and must not be used afterwards.
 struct RunArguments {
   std::vector<std::vector<BufferRef>> per_device;
   std::vector<int> donated;
@@ -84,14 +84,15 @@ class SYSTOLE_API Backend {
   virtual std::string unavailable_reason() { return {}; }
   virtual BufferRef upload(const Literal& value, int ordinal) = 0;
   // `graph` is verified, static and optimised as asked.
-  virtual std::shared_ptr<const Executable> compile(const ir::Graph& graph, int ordinal, const CompileOptions& options) = 0;
+  virtual std::shared_ptr<const Executable> compile(const ir::Graph& graph, int ordinal,
+                                                    const CompileOptions& options) = 0;
   // Empty when the primitive is supported, else the reason.
   virtual std::string refusal(ir::Op op) const = 0;
 };
 
-// The registry. A backend registers a factory under its name ("pjrt:NAME" for a PJRT plugin); it is made when first
-// asked for and lives as long as the process. "auto" is the available backend of lowest rank. Throws kInvalidArgument
-// when the name is taken or not one that DeviceName can hold.
+// The registry. A backend registers a factory under its name ("pjrt:NAME" for a PJRT plugin); it is made when
+// first asked for and lives as long as the process. "auto" is the available backend of lowest rank. Throws
+// kInvalidArgument when the name is taken or not one that DeviceName can hold.
 using BackendFactory = std::unique_ptr<Backend> (*)();
 SYSTOLE_API void register_backend(std::string_view name, int rank, BackendFactory factory);
 SYSTOLE_API std::vector<std::string> backend_names();  // by rank
@@ -120,16 +121,18 @@ class SYSTOLE_API CompiledGraph {
   std::unique_ptr<runtime::Session> new_session() const;
 
  private:
-  friend SYSTOLE_API CompiledGraph compile(const ir::Graph&, std::string_view, const runtime::CompileOptions&);
+  friend SYSTOLE_API CompiledGraph compile(const ir::Graph&, std::string_view,
+                                           const runtime::CompileOptions&);
   struct State;
   const State& state() const;
   std::shared_ptr<const State> state_;
 };
 
-// Compiles for a device. Equal graphs (structure, device, options) share one compilation while it is in use or recent.
-// A graph with symbols is specialised at each run to the argument shapes it meets, one compilation per set of values.
+// Compiles for a device. Equal graphs (structure, device, options) share one compilation while it is in use
+// or recent. A graph with symbols is specialised at each run to the argument shapes it meets, one compilation
+// per set of values.
 SYSTOLE_API CompiledGraph compile(const ir::Graph& graph, std::string_view device = "auto",
-                               const runtime::CompileOptions& options = {});
+                                  const runtime::CompileOptions& options = {});
 
 SYSTOLE_API std::vector<runtime::DeviceInfo> devices();  // every device of every available backend
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The SYSTOLE_* environment variables, read with a type. They are read at every call, so a program may set them at
-// run time; a value that does not fit is kInvalidArgument naming the variable.
+// The SYSTOLE_* environment variables, read with a type. They are read at every call, so a program may set
+// them at run time; a value that does not fit is kInvalidArgument naming the variable.
 
 #include <optional>
 #include <string>
@@ -9,6 +9,6 @@
 namespace systole::env {
 
 std::optional<std::string> text(const char* name);  // an empty variable counts as unset
-bool flag(const char* name);                        // 1 true on yes, 0 false off no, in any case; unset is false
+bool flag(const char* name);  // 1 true on yes, 0 false off no, in any case; unset is false
 
 }  // namespace systole::env

@@ -1,7 +1,8 @@
 #pragma once
 
-// What the library tells while it works: which device "auto" chose, why a backend was passed over, what was compiled.
-// Nothing is written unless SYSTOLE_LOG=debug|info|warn asks for lines on stderr or a program sets a sink.
+// What the library tells while it works: which device "auto" chose, why a backend was passed over, what was
+// compiled. Nothing is written unless SYSTOLE_LOG=debug|info|warn asks for lines on stderr or a program sets
+// a sink.
 
 #include <functional>
 #include <string_view>

@@ -1,0 +1,198 @@
+// Identities of sources and movement ops: moves that move nothing, chains of one kind merged into one, moves
+// of a value that is the same everywhere, and dynamic positions that are known.
+
+#include <algorithm>
+#include <numeric>
+
+#include "compile/simplify/rules.h"
+
+namespace systole::passes {
+
+namespace {
+
+using M = const Match&;
+using R = Replacement;
+
+std::size_t index(std::int64_t axis) { return static_cast<std::size_t>(axis); }
+bool is_unit(Dim d) { return d == Dim(1); }
+bool all_zero(const Ints& list) {
+  return std::all_of(list.begin(), list.end(), [](auto x) { return x == 0; });
+}
+
+// For these ops an unchanged type means unchanged elements.
+R unmoved(M m) { return m[0].type() == m.type() ? m[0] : Value(); }
+
+// Any arrangement of one scalar is that scalar broadcast.
+R moved_scalar(M m) {
+  if (!made_by(m[0], Op::broadcast) || operand(m[0]).rank() != 0) return {};
+  return m.graph.add(Op::broadcast, {operand(m[0])}, ir::BroadcastAttrs{m.type().shape, {}});
+}
+
+R splat_constant(M m) {
+  const Literal& value = m.attrs<ir::ConstantAttrs>().value;
+  if (value.count() <= 1) return {};
+  const Value compact = compact_constant(m.graph, value);
+  return made_by(compact, Op::constant) ? Value() : compact;
+}
+
+R iota_of_one(M m) {
+  const auto& a = m.attrs<ir::IotaAttrs>();
+  return is_unit(a.shape[index(a.axis)]) ? filled(m, 0) : Value();
+}
+
+R reshape_chain(M m) {
+  if (!made_by(m[0], Op::reshape)) return {};
+  return m.graph.add(Op::reshape, {operand(m[0])}, m.attrs<ir::ReshapeAttrs>());
+}
+
+R transpose_of_nothing(M m) {
+  const Ints& p = m.attrs<ir::TransposeAttrs>().permutation;
+  return std::is_sorted(p.begin(), p.end()) ? m[0] : Value();
+}
+
+R transpose_chain(M m) {
+  if (!made_by(m[0], Op::transpose)) return {};
+  const Ints& inner = maker(m[0]).as<ir::TransposeAttrs>().permutation;
+  Ints merged;
+  for (std::int64_t axis : m.attrs<ir::TransposeAttrs>().permutation) merged.push_back(inner[index(axis)]);
+  return m.graph.add(Op::transpose, {operand(m[0])}, ir::TransposeAttrs{merged});
+}
+
+// When only axes of size 1 change places the row-major order stays.
+R transpose_of_units(M m) {
+  Ints moved;
+  for (std::int64_t axis : m.attrs<ir::TransposeAttrs>().permutation)
+    if (!is_unit(m[0].shape()[index(axis)])) moved.push_back(axis);
+  if (!std::is_sorted(moved.begin(), moved.end())) return {};
+  return m.graph.add(Op::reshape, {m[0]}, ir::ReshapeAttrs{m.type().shape});
+}
+
+R broadcast_chain(M m) {
+  if (!made_by(m[0], Op::broadcast)) return {};
+  const auto& outer = m.attrs<ir::BroadcastAttrs>();
+  Ints axes;
+  for (std::int64_t axis : maker(m[0]).as<ir::BroadcastAttrs>().axes) axes.push_back(outer.axes[index(axis)]);
+  return m.graph.add(Op::broadcast, {operand(m[0])}, ir::BroadcastAttrs{outer.shape, axes});
+}
+
+R slice_chain(M m) {
+  if (!made_by(m[0], Op::slice) || !m.type().shape.is_static()) return {};
+  const auto& inner = maker(m[0]).as<ir::SliceAttrs>();
+  const auto& outer = m.attrs<ir::SliceAttrs>();
+  ir::SliceAttrs merged;
+  for (std::size_t i = 0; i < outer.starts.size(); ++i) {
+    const std::int64_t size = m.type().shape[i].value();
+    // Of an empty or single axis the stride has no meaning and might be huge; with two or more elements it is
+    // below the operand's size, so nothing overflows.
+    const std::int64_t stride = size < 2 ? 1 : inner.strides[i] * outer.strides[i];
+    const std::int64_t start = size == 0 ? 0 : inner.starts[i] + outer.starts[i] * inner.strides[i];
+    merged.starts.push_back(start);
+    merged.limits.push_back(size == 0 ? 0 : start + (size - 1) * stride + 1);
+    merged.strides.push_back(stride);
+  }
+  return m.graph.add(Op::slice, {operand(m[0])}, merged);
+}
+
+R pad_of_nothing(M m) {
+  const auto& a = m.attrs<ir::PadAttrs>();
+  return all_zero(a.low) && all_zero(a.high) && all_zero(a.interior) ? m[0] : Value();
+}
+
+// Operands that add nothing are left out, and nested concats of one axis joined.
+R concat_operands(M m) {
+  const std::int64_t axis = m.attrs<ir::AxisAttrs>().axis;
+  Values parts;
+  const auto add = [&](Value v) {
+    if (!(v.shape()[index(axis)] == Dim(0))) parts.push_back(v);
+  };
+  for (Value v : m.operands) {
+    if (made_by(v, Op::concat) && maker(v).as<ir::AxisAttrs>().axis == axis)
+      for (std::size_t i = 0; i < maker(v).operands.size(); ++i) add(operand(v, i));
+    else
+      add(v);
+  }
+  if (parts.empty()) parts.push_back(m[0]);
+  if (parts.size() == 1) return parts[0];
+  return parts == m.operands ? Value() : m.graph.add(Op::concat, parts, ir::AxisAttrs{axis});
+}
+
+// Axes flipped once by this or the reverse before it, less those of size 1.
+R reverse_axes(M m) {
+  const Ints& own = m.attrs<ir::AxesAttrs>().axes;
+  const bool chain = made_by(m[0], Op::reverse);
+  const Value x = chain ? operand(m[0]) : m[0];
+  const Ints before = chain ? maker(m[0]).as<ir::AxesAttrs>().axes : Ints{};
+  const auto flips = [](const Ints& axes, std::int64_t a) {
+    return std::find(axes.begin(), axes.end(), a) != axes.end();
+  };
+  Ints axes;
+  for (std::int64_t a = 0; a < x.rank(); ++a)
+    if (flips(own, a) != flips(before, a) && !is_unit(x.shape()[index(a)])) axes.push_back(a);
+  if (axes.empty()) return x;
+  return chain || axes.size() < own.size() ? m.graph.add(Op::reverse, {x}, ir::AxesAttrs{axes}) : Value();
+}
+
+R slice_at_known_starts(M m) {
+  if (!m[0].shape().is_static()) return {};
+  ir::SliceAttrs slice;
+  for (std::size_t i = 0; i < m.type().shape.size(); ++i) {
+    const std::optional<std::int64_t> wanted = integer(m[i + 1]);
+    if (!wanted) return {};
+    const std::int64_t size = m.type().shape[i].value(), last = m[0].shape()[i].value() - size;
+    const std::int64_t start = std::clamp<std::int64_t>(*wanted, 0, last);
+    slice.starts.push_back(start);
+    slice.limits.push_back(start + size);
+    slice.strides.push_back(1);
+  }
+  return m.graph.add(Op::slice, {m[0]}, slice);
+}
+
+// An update as large as the operand replaces all of it, since its start is clamped to 0.
+R update_of_everything(M m) { return m[1].type() == m.type() ? m[1] : Value(); }
+
+// Combining one element with the identity gives the element, but 0 + -0 is +0: a float sum stays.
+R reduce_of_units(M m) {
+  const auto& a = m.attrs<ir::ReduceAttrs>();
+  const bool units =
+      std::all_of(a.axes.begin(), a.axes.end(), [&](auto i) { return is_unit(m[0].shape()[index(i)]); });
+  if (!units || (a.kind == ir::Combine::sum && is_float(m.type().dtype))) return {};
+  return m.graph.add(Op::reshape, {m[0]}, ir::ReshapeAttrs{m.type().shape});
+}
+
+R sort_of_units(M m) {
+  return is_unit(m[0].shape()[index(m.attrs<ir::SortAttrs>().axis)]) ? R(m.operands) : R();
+}
+
+constexpr Rule kRules[] = {
+    {Op::constant, splat_constant},
+    {Op::iota, iota_of_one},
+    {Op::reshape, unmoved},
+    {Op::reshape, moved_scalar},
+    {Op::reshape, reshape_chain},
+    {Op::transpose, transpose_of_nothing},
+    {Op::transpose, moved_scalar},
+    {Op::transpose, transpose_chain},
+    {Op::transpose, transpose_of_units},
+    {Op::broadcast, unmoved},
+    {Op::broadcast, broadcast_chain},
+    {Op::slice, unmoved},
+    {Op::slice, moved_scalar},
+    {Op::slice, slice_chain},
+    {Op::pad, pad_of_nothing},
+    {Op::concat, concat_operands},
+    {Op::reverse, moved_scalar},
+    {Op::reverse, reverse_axes},
+    {Op::gather, moved_scalar},
+    {Op::dynamic_slice, unmoved},
+    {Op::dynamic_slice, moved_scalar},
+    {Op::dynamic_slice, slice_at_known_starts},
+    {Op::dynamic_update_slice, update_of_everything},
+    {Op::reduce, reduce_of_units},
+    {Op::sort, sort_of_units},
+};
+
+}  // namespace
+
+std::span<const Rule> movement_rules() { return kRules; }
+
+}  // namespace systole::passes

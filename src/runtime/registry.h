@@ -1,0 +1,23 @@
+#pragma once
+
+// From a device name to the backend that runs it.
+
+#include <string>
+
+#include "systole/runtime.h"
+
+namespace systole::runtime {
+
+// Defined beside the backends of the library; called once, before the registry is first read.
+void register_builtin_backends();
+
+struct ResolvedDevice {
+  Backend* backend;  // lives as long as the process
+  DeviceName name;   // never "auto"
+};
+
+// Throws kNotFound for an unknown backend or ordinal and kUnsupported, with the reason, when it has no device
+// here.
+ResolvedDevice resolve(const DeviceName& name);
+
+}  // namespace systole::runtime

@@ -1,0 +1,45 @@
+#pragma once
+
+// The command `systole`. A subcommand is one file with one function that declares its options and returns
+// what to do when they are read, and one line in the table below. Results go to stdout, everything else to
+// stderr; the exit code is 0, 1 when the work failed or 2 for wrong usage.
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+}
+
+namespace systole::cli {
+
+using Action = std::function<int()>;  // returns the exit code; throws Error or UsageError
+
+struct Command {
+  const char* name;
+  const char* summary;
+  Action (*add)(CLI::App& app);
+};
+
+Action add_eval(CLI::App& app);
+Action add_fmt(CLI::App& app);
+Action add_ops(CLI::App& app);
+Action add_devices(CLI::App& app);
+Action add_doctor(CLI::App& app);
+
+inline constexpr Command kCommands[] = {
+    {"eval", "Run a graph on arrays from .npy and .npz files", add_eval},
+    {"fmt", "Print a graph in its canonical form", add_fmt},
+    {"ops", "List all ops and what each backend supports", add_ops},
+    {"devices", "List the devices graphs can run on", add_devices},
+    {"doctor", "Check compiler, libraries, drivers and caches", add_doctor},
+};
+
+// Options that contradict each other or name nothing; exit code 2.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace systole::cli

@@ -1,0 +1,273 @@
+// systole eval: runs a graph on arrays from files. Arguments are matched to the graph's inputs here, so that
+// a wrong file is named in the message; symbols get their values from the shapes. In a graph with a mesh
+// every array has a leading axis with one entry per device.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "cli/cli.h"
+#include "cli/terminal.h"
+#include "systole/base/error.h"
+#include "systole/io.h"
+#include "systole/ir/text.h"
+#include "systole/runtime.h"
+
+namespace systole::cli {
+
+namespace {
+
+struct Options {
+  std::string graph, out, device = "auto";
+  std::vector<std::string> in;
+  bool no_optimize = false;
+};
+
+struct Argument {
+  Literal value;
+  std::string file;  // and member, for messages
+};
+
+std::string extension(std::string_view file) {
+  std::string text = std::filesystem::path(file).extension().string();
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+std::string input_list(const ir::Graph& graph) {
+  std::string text;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i)
+    text += fmt::format("{}{}: {}", i ? ", " : "", graph.input_name(i), graph.input_type(i).to_string());
+  return text.empty() ? "none" : text;
+}
+
+// Collects what --in names, one slot per input of the graph.
+class Arguments {
+ public:
+  explicit Arguments(const ir::Graph& graph) : graph_(graph), slots_(graph.inputs().size()) {}
+
+  void add(const std::string& text) {
+    std::error_code ignored;
+    // A file whose own name holds '=' is still a file.
+    const std::size_t equals = std::filesystem::exists(text, ignored) ? std::string::npos : text.find('=');
+    const std::string file = equals == std::string::npos ? text : text.substr(equals + 1);
+    const std::string format = extension(file);
+    if (equals != std::string::npos && format == ".npy")
+      add_named(text.substr(0, equals), file);
+    else if (equals == std::string::npos && format == ".npz")
+      add_archive(file);
+    else if (equals == std::string::npos && format == ".npy")
+      in_order_.push_back(file);
+    else
+      throw UsageError(fmt::format("--in {}: expected FILE.npy, NAME=FILE.npy or FILE.npz", text));
+  }
+
+  // Files without a name fill, in order, the inputs that no name has filled.
+  std::vector<Argument> finish() {
+    std::size_t next = 0;
+    for (const std::string& file : in_order_) {
+      while (next < slots_.size() && slots_[next]) ++next;
+      if (next == slots_.size())
+        throw UsageError(
+            fmt::format("--in {}: more arrays than inputs; the inputs are {}", file, input_list(graph_)));
+      slots_[next] = Argument{io::load_npy(file), file};
+    }
+    std::string missing;
+    std::vector<Argument> arguments;
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      if (slots_[i])
+        arguments.push_back(std::move(*slots_[i]));
+      else
+        missing += fmt::format("{}{}: {}", missing.empty() ? "" : ", ", graph_.input_name(i),
+                               graph_.input_type(i).to_string());
+    if (!missing.empty())
+      throw UsageError(fmt::format(
+          "inputs without an array: {}{}", missing,
+          archive_names_.empty() ? "; give them with --in"
+                                 : fmt::format("; the .npz files hold {}", fmt::join(archive_names_, ", "))));
+    return arguments;
+  }
+
+ private:
+  std::optional<std::size_t> find(std::string_view name) const {
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      if (graph_.input_name(i) == name) return i;
+    return std::nullopt;
+  }
+
+  void add_named(const std::string& name, const std::string& file) {
+    const std::optional<std::size_t> slot = find(name);
+    if (!slot)
+      throw UsageError(fmt::format("--in {}={}: the graph has no input {}; its inputs are {}", name, file,
+                                   name, input_list(graph_)));
+    set(*slot, {io::load_npy(file), file});
+  }
+
+  // An archive may hold more than this graph takes, expected results for example.
+  void add_archive(const std::string& file) {
+    for (io::NamedArray& array : io::load_npz(file)) {
+      archive_names_.push_back(array.name);
+      if (const auto slot = find(array.name))
+        set(*slot, {std::move(array.value), fmt::format("{}: {}", file, array.name)});
+    }
+  }
+
+  void set(std::size_t slot, Argument argument) {
+    if (slots_[slot])
+      throw UsageError(fmt::format("input {} is given twice: {} and {}", graph_.input_name(slot),
+                                   slots_[slot]->file, argument.file));
+    slots_[slot] = std::move(argument);
+  }
+
+  const ir::Graph& graph_;
+  std::vector<std::optional<Argument>> slots_;
+  std::vector<std::string> in_order_, archive_names_;
+};
+
+// As numpy spells a dtype in astype().
+std::string numpy_name(DType dtype) {
+  switch (dtype) {
+    case DType::bf16: return "ml_dtypes.bfloat16";
+    case DType::f8e4m3fn: return "ml_dtypes.float8_e4m3fn";
+    case DType::f8e5m2: return "ml_dtypes.float8_e5m2";
+    case DType::boolean: return "'bool'";
+    default: break;
+  }
+  const char* kind = is_float(dtype) ? "float" : is_signed_integer(dtype) ? "int" : "uint";
+  return fmt::format("'{}{}'", kind, 8 * size_of(dtype));
+}
+
+// The file's bits under the input's dtype: .npy has no name for the small floats, so they come as u16 and u8.
+Literal with_dtype(const Argument& argument, const std::string& input, DType wanted) {
+  const DType got = argument.value.dtype();
+  if (got == wanted) return argument.value;
+  const bool two_bytes = got == DType::u16 && wanted == DType::bf16;
+  const bool one_byte = got == DType::u8 && (wanted == DType::f8e4m3fn || wanted == DType::f8e5m2);
+  if (two_bytes || one_byte) return argument.value.reinterpreted(wanted);
+  throw Error(ErrorKind::kDType, argument.file,
+              fmt::format("wrong dtype for input {}; in Python: array.astype({})", input, numpy_name(wanted)),
+              std::string(name(wanted)), std::string(name(got)));
+}
+
+Shape without_first(const Shape& shape) { return Shape(std::span(shape.begin() + 1, shape.end())); }
+
+// Entry `index` of the leading axis.
+Literal part(const Literal& whole, std::int64_t index) {
+  const Type type{whole.dtype(), without_first(whole.shape())};
+  const std::size_t size = static_cast<std::size_t>(type.bytes());
+  return Literal::copy_of(type, whole.as_bytes().subspan(static_cast<std::size_t>(index) * size, size));
+}
+
+Literal stacked(const std::vector<std::vector<Literal>>& per_device, std::size_t result) {
+  Type type = per_device[0][result].type();
+  Shape shape{static_cast<std::int64_t>(per_device.size())};
+  for (const Dim& d : type.shape) shape.push_back(d);
+  Literal whole = Literal::uninitialized({type.dtype, shape});
+  std::byte* target = whole.mutable_bytes();
+  for (const std::vector<Literal>& results : per_device)
+    target = std::copy(results[result].as_bytes().begin(), results[result].as_bytes().end(), target);
+  return whole;
+}
+
+std::vector<Literal> run(const ir::Graph& graph, const CompiledGraph& compiled,
+                         const std::vector<Argument>& arguments) {
+  std::vector<Literal> values;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    values.push_back(with_dtype(arguments[i], graph.input_name(i), graph.input_type(i).dtype));
+  if (!graph.mesh()) return compiled.run(values);
+
+  const std::int64_t devices = compiled.device_count();
+  std::vector<std::vector<Literal>> per_device(static_cast<std::size_t>(devices));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].rank() == 0 || values[i].shape()[0] != Dim(devices))
+      throw Error(ErrorKind::kShape, arguments[i].file,
+                  fmt::format("the graph runs on {} devices, so every array has a leading axis of that size",
+                              devices),
+                  fmt::format("{} entries of {}", devices, graph.input_type(i).to_string()),
+                  values[i].type().to_string());
+    for (std::int64_t d = 0; d < devices; ++d)
+      per_device[static_cast<std::size_t>(d)].push_back(part(values[i], d));
+  }
+  const std::vector<std::vector<Literal>> results = compiled.run_devices(per_device);
+  std::vector<Literal> whole;
+  for (std::size_t i = 0; i < compiled.outputs().size(); ++i) whole.push_back(stacked(results, i));
+  return whole;
+}
+
+std::vector<io::NamedArray> named(const ir::Graph& graph, const std::vector<Literal>& results) {
+  std::vector<io::NamedArray> arrays;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const std::string& name = graph.outputs()[i].name;
+    arrays.push_back({name.empty() ? std::to_string(i) : name, results[i]});
+  }
+  return arrays;
+}
+
+int evaluate(const Options& options) {
+  const std::string format = extension(options.out);
+  if (!options.out.empty() && format != ".npy" && format != ".npz")
+    throw UsageError(fmt::format("--out {}: expected FILE.npz or FILE.npy", options.out));
+  const std::string label = options.graph == "-" ? "<stdin>" : options.graph;
+  const ir::Graph graph = ir::parse(read_text(options.graph), label);
+  if (format == ".npy" && graph.outputs().size() != 1)
+    throw UsageError(
+        fmt::format("--out {}: the graph has {} results; use .npz", options.out, graph.outputs().size()));
+
+  Arguments collected(graph);
+  for (const std::string& text : options.in) collected.add(text);
+  const std::vector<Argument> arguments = collected.finish();
+  runtime::CompileOptions compile_options;
+  compile_options.optimize = !options.no_optimize;
+  const CompiledGraph compiled = compile(graph, options.device, compile_options);
+  const std::vector<Literal> results = run(graph, compiled, arguments);
+
+  if (format == ".npy") {
+    io::save_npy(options.out, results[0]);
+  } else if (format == ".npz") {
+    io::save_npz(options.out, named(graph, results));
+  } else {
+    for (const io::NamedArray& result : named(graph, results))
+      put(fmt::format("{}: {}\n{}\n", result.name, result.value.type().to_string(),
+                      result.value.to_string()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Action add_eval(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->graph, "the graph; - is standard input")->required()->type_name("");
+  app.add_option("--in", options->in,
+                 "arrays for the graph's inputs, in any mixture:\n"
+                 "FILE.npy, in the order of the inputs,\n"
+                 "NAME=FILE.npy for one input,\n"
+                 "FILE.npz with arrays called like inputs")
+      ->expected(1, -1)
+      ->type_name("ARRAY");
+  app.add_option(
+         "--out", options->out,
+         "FILE.npz for all results by name, or FILE.npy for\na single one; without it they are printed")
+      ->type_name("FILE");
+  app.add_option("--device", options->device, "reference, cpu, cuda:0, …; auto is the best there is")
+      ->type_name("NAME");
+  app.add_flag("--no-optimize", options->no_optimize, "run the graph as written, without passes");
+  app.footer(R"(Symbols in the graph's types get their values from the arrays. In a graph with a mesh
+every array, given or made, has a leading axis with one entry per device. Results
+without a name are called 0, 1, …
+
+Examples:
+  systole eval model.sir --in x.npy w.npy
+  systole eval model.sir --in x.npy weights.npz bias=b.npy --out results.npz)");
+  return [options] { return evaluate(*options); };
+}
+
+}  // namespace systole::cli

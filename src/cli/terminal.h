@@ -1,0 +1,30 @@
+#pragma once
+
+// Text for people: output, width and colour of the terminal.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace systole::cli {
+
+void put(std::string_view text);  // to stdout
+void flush_output();              // throws kIo when stdout did not take everything, but for a closed pipe
+std::string read_text(const std::string& file);  // of a file, or of stdin when it is "-"
+
+int terminal_width();  // of stdout; COLUMNS, else 100 when it is not a terminal
+
+enum class Colour { red, yellow, green, bold };
+// `text` in colour when stdout is a terminal and NO_COLOR is not set.
+std::string coloured(Colour colour, std::string_view text);
+
+// `text` cut at blanks into lines of at most `width` columns; a longer word stands alone.
+std::vector<std::string> wrapped(std::string_view text, int width);
+
+// Columns on the screen: code points, which is right for all text this command prints.
+int columns(std::string_view text);
+std::string padded(std::string_view text, int width);
+
+std::string size_text(double bytes);  // "1.5 GiB"
+
+}  // namespace systole::cli

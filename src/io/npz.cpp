@@ -1,0 +1,87 @@
+// An .npz file is a zip archive with one .npy member per array, called NAME.npy.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "io/npy.h"
+#include "io/npy_header.h"
+#include "io/zip.h"
+#include "systole/base/error.h"
+#include "systole/io.h"
+
+namespace systole::io {
+
+namespace {
+
+constexpr std::string_view kSuffix = ".npy";
+
+// A single array or a pickle under the name of an archive is a common mistake and deserves its own sentence.
+void check_start(const ByteSource& source, std::string_view file) {
+  char start[6] = {};
+  if (source.size() < sizeof(start)) return;
+  source.read(0, std::as_writable_bytes(std::span(start)));
+  const std::string_view text(start, sizeof(start));
+  const std::string where = fmt::format("{}: byte 0", file);
+  if (text == "\x93NUMPY")
+    throw Error(ErrorKind::kParse, where, "this is a single array, not an archive; name it .npy");
+  if (text[0] == '\x80')
+    throw Error(ErrorKind::kUnsupported, where,
+                "this is a Python pickle, which is never loaded because it can run code; "
+                "save the arrays with numpy.savez");
+}
+
+std::vector<NamedArray> read_npz(const ByteSource& source, std::string_view file) {
+  check_start(source, file);
+  std::vector<NamedArray> arrays;
+  for (const ZipEntry& entry : read_zip_directory(source, file)) {
+    const std::string_view name = entry.name;
+    if (!name.ends_with(kSuffix))
+      throw Error(ErrorKind::kParse, fmt::format("{}: byte {}", file, entry.header_offset),
+                  fmt::format("member {} is not an array", name), "names that end in .npy");
+    const std::unique_ptr<ZipStream> stream = open_zip_entry(source, entry, file);
+    // Offsets inside a member count from its own start.
+    Literal value = read_npy(*stream, fmt::format("{}: {}", file, name));
+    stream->finish();
+    arrays.push_back({std::string(name.substr(0, name.size() - kSuffix.size())), std::move(value)});
+  }
+  return arrays;
+}
+
+}  // namespace
+
+std::vector<NamedArray> load_npz(const std::filesystem::path& file) {
+  return read_npz(*open_file(file), file.string());
+}
+
+std::vector<NamedArray> parse_npz(std::span<const std::byte> bytes, std::string_view file) {
+  return read_npz(*memory_source(bytes), file);
+}
+
+void save_npz(const std::filesystem::path& file, std::span<const NamedArray> arrays) {
+  std::set<std::string_view> names;
+  for (const NamedArray& array : arrays) {
+    for (const unsigned char c : array.name)
+      if (c < ' ' || c == 127)
+        throw Error(ErrorKind::kInvalidArgument, file.string(),
+                    "the name of an array holds control characters");
+    if (!names.insert(array.name).second)
+      throw Error(ErrorKind::kInvalidArgument, file.string(),
+                  fmt::format("two arrays are called {}", array.name));
+  }
+  AtomicFile out(file);
+  ZipWriter zip(out);
+  for (const NamedArray& array : arrays) {
+    const std::string prefix = npy_prefix(array.value.type());
+    const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(prefix)), array.value.as_bytes()};
+    zip.add(array.name + std::string(kSuffix), pieces);
+  }
+  zip.finish();
+  out.commit();
+}
+
+}  // namespace systole::io

@@ -1,0 +1,333 @@
+// The command as a person or a script meets it: the real program is run and its output, messages and exit
+// codes are checked. Expected numbers are computed by hand.
+
+#include <gtest/gtest.h>
+
+#ifdef SYSTOLE_COMMAND
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "systole/io.h"
+#include "systole/ir.h"
+
+namespace systole {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+// y = x·w + b, rows of x being the symbol N; z counts the elements of x that are above 0.
+constexpr const char* kAffine = R"(systole.ir 1
+
+graph @affine(%x: f32[N,2], %w: f32[2,2], %b: f32[2]) {
+  %xw = dot_general(%x, %w) {a_contract=[1], b_contract=[0]}
+  %rows = broadcast(%b) {shape=[N,2], axes=[1]}
+  %y = add(%xw, %rows)
+  %zero = constant() {value=f32[](0)}
+  %zeros = broadcast(%zero) {shape=[N,2]}
+  %above = greater(%x, %zeros)
+  %ones = convert(%above) {dtype=i32}
+  %z = reduce(%ones) {kind=sum, axes=[0,1]}
+  return y: %y, %z
+}
+)";
+
+class CliTest : public testing::Test {
+ protected:
+  CliTest() {
+    std::string name = (fs::temp_directory_path() / "systole-cli-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~CliTest() override { fs::remove_all(folder_); }
+
+  // `arguments` is shell text; it runs in the test's folder.
+  Outcome run(const std::string& arguments, const std::string& input = "", const std::string& prefix = "") {
+    write("stdin", input);
+    const std::string line = "cd '" + folder_.string() + "' && " + prefix + " '" + SYSTOLE_COMMAND + "' " +
+                             arguments + " < stdin > stdout 2> stderr";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("stdout"), read("stderr")};
+  }
+
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+
+  std::string read(const std::string& name) {
+    std::ifstream in(folder_ / name, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+
+  void write_affine() {
+    write("affine.sir", kAffine);
+    io::save_npy(folder_ / "x.npy", Literal::of<float>({3, 2}, {1, 2, 3, -4, 0, 6}));
+    io::save_npy(folder_ / "w.npy", Literal::of<float>({2, 2}, {1, 10, 100, 1000}));
+    io::save_npy(folder_ / "b.npy", Literal::of<float>({2}, {0.5f, -1}));
+  }
+  // x·w + b: rows (1 + 200, 10 + 2000), (3 - 400, 30 - 4000), (600, 6000), plus (0.5, -1).
+  const std::vector<double> affine_y_ = {201.5, 2009, -396.5, -3971, 600.5, 5999};
+
+  fs::path folder_;
+};
+
+void expect_usage_error(const Outcome& outcome, std::string_view part) {
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_TRUE(outcome.out.empty()) << outcome.out;
+  EXPECT_TRUE(outcome.err.starts_with("systole: error: ")) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+void expect_failure(const Outcome& outcome, std::string_view part) {
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with("systole: error: ")) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+TEST_F(CliTest, HelpExplainsEveryCommandWithExamples) {
+  const Outcome help = run("--help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_TRUE(help.err.empty()) << help.err;
+  for (const char* word :
+       {"eval", "fmt", "ops", "devices", "doctor", "Examples", "systole eval model.sir --in"})
+    EXPECT_NE(help.out.find(word), std::string::npos) << word;
+  for (const char* command : {"eval", "fmt", "ops", "devices", "doctor"}) {
+    const Outcome own = run(std::string(command) + " --help");
+    EXPECT_EQ(own.code, 0) << command;
+    EXPECT_NE(own.out.find(std::string("systole ") + command), std::string::npos) << own.out;
+  }
+}
+
+TEST_F(CliTest, VersionIsOneLine) { EXPECT_EQ(run("--version").out, "systole " SYSTOLE_VERSION "\n"); }
+
+TEST_F(CliTest, WrongUsageExitsWithTwo) {
+  EXPECT_EQ(run("").code, 2);
+  expect_usage_error(run("evla model.sir"), "there is no command 'evla'; did you mean 'eval'?");
+  expect_usage_error(run("dev"), "did you mean 'devices'?");
+  expect_usage_error(run("xyzzy"), "there is no command 'xyzzy'; see systole --help");
+  expect_usage_error(run("ops --yaml"), "--yaml");
+  expect_usage_error(run("eval"), "FILE is required");
+  expect_usage_error(run("ops --json --markdown"), "exclude each other; see systole ops --help");
+  expect_usage_error(run("fmt - --write"), "--write needs a file");
+}
+
+TEST_F(CliTest, EvalSavesResultsByName) {
+  write_affine();
+  const Outcome outcome = run("eval affine.sir --in x.npy w.npy b.npy --out out.npz --device reference");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.empty());
+  const std::vector<io::NamedArray> results = io::load_npz(folder_ / "out.npz");
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].name, "y");
+  EXPECT_EQ(results[0].value.type(), (Type{DType::f32, {3, 2}}));
+  EXPECT_EQ(results[0].value.to_doubles(), affine_y_);
+  EXPECT_EQ(results[1].name, "1");
+  EXPECT_EQ(results[1].value.item<std::int32_t>(), 4);
+}
+
+TEST_F(CliTest, EvalTakesArraysInOrderByNameAndFromArchivesMixed) {
+  write_affine();
+  io::save_npz(folder_ / "weights.npz", std::vector<io::NamedArray>{{"w", io::load_npy(folder_ / "w.npy")},
+                                                                    {"unused", Literal::scalar(1.0f)}});
+  for (const char* in :
+       {"b=b.npy weights.npz x.npy", "x.npy weights.npz b.npy", "weights.npz x=x.npy b=b.npy"}) {
+    const Outcome outcome = run(std::string("eval affine.sir --out out.npz --no-optimize --in ") + in);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(io::load_npz(folder_ / "out.npz")[0].value.to_doubles(), affine_y_) << in;
+  }
+}
+
+TEST_F(CliTest, EvalPrintsNameTypeAndValuesWithoutOut) {
+  write_affine();
+  const Outcome outcome = run("eval - --in x.npy w.npy b.npy", kAffine);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("y: f32[3,2]\n")) << outcome.out;
+  EXPECT_NE(outcome.out.find("-396.5"), std::string::npos) << outcome.out;
+  EXPECT_TRUE(outcome.out.ends_with("1: i32[]\n4\n")) << outcome.out;
+}
+
+TEST_F(CliTest, EvalWritesOneResultAsNpyAndReadsSmallFloatsAsBits) {
+  for (const auto& [name, dtype] : {std::pair{"bf16", DType::bf16}, {"f8e4m3fn", DType::f8e4m3fn}}) {
+    write("neg.sir",
+          std::string("systole.ir 1\ngraph @main(%x: ") + name + "[3]) {\n  %y = neg(%x)\n  return %y\n}\n");
+    Literal x(Type{dtype, {3}});
+    visit_dtype(dtype, [&]<class T>() {
+      for (int i = 0; i < 3; ++i)
+        x.mutable_values<T>()[static_cast<std::size_t>(i)] = static_cast<T>(i + 0.5);
+    });
+    io::save_npy(folder_ / "x.npy", x);
+    const Outcome outcome = run("eval neg.sir --in x.npy --out y.npy");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(io::load_npy(folder_ / "y.npy").reinterpreted(dtype).to_doubles(),
+              (std::vector<double>{-0.5, -1.5, -2.5}));
+  }
+}
+
+TEST_F(CliTest, EvalRunsAMeshWithALeadingDeviceAxis) {
+  write("mesh.sir", R"(systole.ir 1
+graph @main(%x: f32[2]) mesh(d=3) {
+  %y = all_reduce(%x) {kind=sum, mesh_axes=[d]}
+  return y: %y
+}
+)");
+  io::save_npy(folder_ / "x.npy", Literal::of<float>({3, 2}, {1, 2, 10, 20, 100, 200}));
+  const Outcome outcome = run("eval mesh.sir --in x.npy --out y.npy --device reference");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(io::load_npy(folder_ / "y.npy").type(), (Type{DType::f32, {3, 2}}));
+  EXPECT_EQ(io::load_npy(folder_ / "y.npy").to_doubles(),
+            (std::vector<double>{111, 222, 111, 222, 111, 222}));
+
+  io::save_npy(folder_ / "x.npy", Literal::of<float>({2}, {1, 2}));
+  expect_failure(run("eval mesh.sir --in x.npy"), "x.npy: the graph runs on 3 devices");
+}
+
+TEST_F(CliTest, EvalNamesTheArgumentThatIsWrong) {
+  write_affine();
+  expect_usage_error(run("eval affine.sir --in x.npy"), "inputs without an array: w: f32[2,2], b: f32[2]");
+  expect_usage_error(run("eval affine.sir --in x.npy w.npy b.npy b.npy"), "more arrays than inputs");
+  expect_usage_error(run("eval affine.sir --in q=x.npy"),
+                     "the graph has no input q; its inputs are x: f32[N,2]");
+  expect_usage_error(run("eval affine.sir --in x=x.npy x=x.npy"), "input x is given twice");
+  expect_usage_error(run("eval affine.sir --in x.txt"), "expected FILE.npy");
+  expect_usage_error(run("eval affine.sir --in x.npy w.npy b.npy --out y.txt"),
+                     "expected FILE.npz or FILE.npy");
+  expect_usage_error(run("eval affine.sir --in x.npy w.npy b.npy --out y.npy"),
+                     "the graph has 2 results; use .npz");
+  expect_failure(run("eval affine.sir --in x.npy w.npy no.npy"), "no.npy: cannot open");
+  expect_failure(run("eval no.sir"), "no.sir: cannot open");
+  expect_failure(run("eval affine.sir --in x.npy w.npy b.npy --device warp:0"), "warp");
+
+  io::save_npy(folder_ / "b.npy", Literal::of<double>({2}, {0, 0}));
+  expect_failure(run("eval affine.sir --in x.npy w.npy b.npy"),
+                 "b.npy: wrong dtype for input b; in Python: array.astype('float32'); expected f32, got f64");
+  io::save_npy(folder_ / "b.npy", Literal::of<float>({3}, {0, 0, 0}));
+  const Outcome shape = run("eval affine.sir --in x.npy w.npy b.npy --out out.npz");
+  expect_failure(shape, "b");
+  EXPECT_FALSE(fs::exists(folder_ / "out.npz"));
+}
+
+TEST_F(CliTest, MalformedTextIsLocated) {
+  const Outcome outcome =
+      run("eval -", "systole.ir 1\ngraph @main(%x: f32[2]) {\n  %y = nag(%x)\n  return %y\n}\n");
+  expect_failure(outcome, "<stdin>:3:8");
+  expect_failure(run("fmt -", "systole.ir 999"), "<stdin>:1:12");
+  expect_failure(run("fmt -"), "<stdin>:1:1");
+}
+
+TEST_F(CliTest, FmtPrintsChecksAndWrites) {
+  const std::string messy = "systole.ir 1\n// doubles x\ngraph @g( %x:f32[ 2 ] ){ %y=add(%x,%x)\nreturn %y }";
+  write("g.sir", messy);
+  const Outcome printed = run("fmt g.sir");
+  ASSERT_EQ(printed.code, 0) << printed.err;
+  EXPECT_NE(printed.out.find("// doubles x\n"), std::string::npos) << "comments are kept:\n" << printed.out;
+  EXPECT_NE(printed.out.find("  %y = add(%x, %x) : f32[2]\n"), std::string::npos) << printed.out;
+  EXPECT_EQ(run("fmt -", messy).out, printed.out);
+
+  EXPECT_EQ(run("fmt --check g.sir").code, 1);
+  EXPECT_EQ(read("g.sir"), messy) << "--check changes nothing";
+  EXPECT_EQ(run("fmt --write g.sir").code, 0);
+  EXPECT_EQ(read("g.sir"), printed.out);
+  EXPECT_EQ(run("fmt --check g.sir").code, 0);
+
+  write("bad.sir", "systole.ir 1\ngraph @g(");
+  EXPECT_EQ(run("fmt --write bad.sir").code, 1);
+  EXPECT_EQ(read("bad.sir"), "systole.ir 1\ngraph @g(") << "what does not parse is left alone";
+}
+
+TEST_F(CliTest, OpsJsonHoldsEveryOpAndTheReferenceBackendSupportsAll) {
+  const Outcome outcome = run("ops --json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json list = nlohmann::json::parse(outcome.out);
+  std::set<std::string> names;
+  for (const nlohmann::json& op : list) {
+    SCOPED_TRACE(op.dump());
+    names.insert(op.at("kind").get<std::string>() + " " + op.at("name").get<std::string>());
+    for (const char* field :
+         {"class", "operands", "dtypes", "tolerance", "semantics", "attributes", "backends"})
+      EXPECT_TRUE(op.contains(field)) << field;
+    EXPECT_FALSE(op.at("dtypes").empty());
+    const nlohmann::json& reference = op.at("backends").at("reference");
+    if (op.at("name") == "kernel_call") {
+      EXPECT_TRUE(reference.at("supported") || !reference.at("reason").get<std::string>().empty());
+    } else {
+      EXPECT_TRUE(reference.at("supported").get<bool>());
+    }
+  }
+  for (const ir::OpInfo& op : ir::all_ops())
+    EXPECT_TRUE(names.contains("primitive " + std::string(op.name))) << op.name;
+  for (const ir::CompositeDef* def : ir::all_composites())
+    EXPECT_TRUE(names.contains("composite " + def->name));
+  EXPECT_EQ(names.size(), list.size());
+}
+
+TEST_F(CliTest, OpsTableFitsTheTerminal) {
+  for (const int width : {60, 80, 120}) {
+    const Outcome outcome = run("ops", "", "COLUMNS=" + std::to_string(width));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("dot_general"), std::string::npos);
+    EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos) << "no colour outside a terminal";
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(std::count_if(line.begin(), line.end(), [](unsigned char c) { return (c & 0xc0) != 0x80; }),
+                width)
+          << line;
+  }
+}
+
+TEST_F(CliTest, DevicesListsTheReference) {
+  const Outcome outcome = run("devices");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("\nreference"), std::string::npos) << outcome.out;
+}
+
+TEST_F(CliTest, DoctorNamesWhatIsBrokenWithItsRepair) {
+  const std::string clean =
+      "env -u CC -u SYSTOLE_PJRT_PLUGIN -u PJRT_NAMES_AND_LIBRARY_PATHS SYSTOLE_CACHE=cache";
+  const Outcome healthy = run("doctor", "", clean);
+  EXPECT_EQ(healthy.code, 0) << healthy.out << healthy.err;
+  EXPECT_NE(healthy.out.find("ok       reference"), std::string::npos) << healthy.out;
+  EXPECT_NE(healthy.out.find("SYSTOLE_CACHE=cache"), std::string::npos) << healthy.out;
+
+  write("plugin.so", "not a library");
+  const Outcome broken = run("doctor", "", clean + " SYSTOLE_PJRT_PLUGIN=./plugin.so CC=/no/such/compiler");
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_NE(broken.out.find("FAIL     SYSTOLE_PJRT_PLUGIN: ./plugin.so"), std::string::npos) << broken.out;
+  EXPECT_NE(broken.out.find("FAIL     CC=/no/such/compiler does not run"), std::string::npos) << broken.out;
+  EXPECT_NE(broken.out.find("repair: set CC to a C++ compiler, or unset it"), std::string::npos)
+      << broken.out;
+
+  write("cache", "");
+  EXPECT_NE(run("doctor", "", clean).out.find("FAIL     cache is not a folder"), std::string::npos);
+}
+
+TEST_F(CliTest, ClosedPipeIsQuietAndFullDiskIsNot) {
+  const std::string command = std::string("'") + SYSTOLE_COMMAND + "' ops ";
+  std::system(
+      ("cd '" + folder_.string() + "' && { " + command + "--json 2> stderr; } | head -c 1 > stdout").c_str());
+  EXPECT_EQ(read("stderr"), "");
+  const int status =
+      std::system(("cd '" + folder_.string() + "' && " + command + " > /dev/full 2> stderr").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_NE(read("stderr").find("No space left on device"), std::string::npos) << read("stderr");
+}
+
+}  // namespace
+}  // namespace systole
+
+#endif

@@ -1,0 +1,9 @@
+// The backends that must conform: one line each.
+
+#include "conformance.h"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  systole::conformance::register_conformance_tests("reference");
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,108 @@
+#include "conformance.h"
+
+#include <fmt/format.h>
+
+#include "compare.h"
+#include "fixture.h"
+#include "systole/runtime.h"
+
+namespace systole::conformance {
+
+namespace {
+
+// Why the backend cannot run the graph, or empty. What a kernel call or composite has a body for runs as its
+// body.
+std::string refusal(const runtime::Backend& backend, const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes()) {
+    const bool runs_its_body = node.op == ir::Op::kernel_call && !node.graphs.empty();
+    if (!runs_its_body)
+      if (std::string reason = backend.refusal(node.op); !reason.empty())
+        return fmt::format("{}: {}", ir::name(node.op), reason);
+    for (const ir::GraphRef& body : node.graphs)
+      if (std::string reason = refusal(backend, *body); !reason.empty()) return reason;
+  }
+  return {};
+}
+
+std::vector<std::vector<Literal>> run(const CompiledGraph& compiled, const Fixture& fixture) {
+  if (fixture.graph.mesh()) return compiled.run_devices(fixture.arguments);
+  return {compiled.run(fixture.arguments[0])};
+}
+
+// Ops that return the larger or smaller of two zeros may return either.
+bool either_zero(const ir::Node& node) {
+  const auto extreme = [](ir::Combine kind) { return kind == ir::Combine::max || kind == ir::Combine::min; };
+  switch (node.op) {
+    case ir::Op::max:
+    case ir::Op::min:
+    case ir::Op::clamp: return true;
+    case ir::Op::reduce: return extreme(node.as<ir::ReduceAttrs>().kind);
+    case ir::Op::reduce_window: return extreme(node.as<ir::WindowAttrs>().kind);
+    case ir::Op::cumulative: return extreme(node.as<ir::CumulativeAttrs>().kind);
+    case ir::Op::scatter: return extreme(node.as<ir::ScatterAttrs>().combine);
+    case ir::Op::all_reduce: return extreme(node.as<ir::AllReduceAttrs>().kind);
+    case ir::Op::reduce_scatter: return extreme(node.as<ir::ReduceScatterAttrs>().kind);
+    default: return false;
+  }
+}
+
+// Ops that move elements keep their bits, those of a NaN too.
+bool keeps_bits(const ir::Node& node) {
+  if (node.op == ir::Op::scatter) return node.as<ir::ScatterAttrs>().combine == ir::Combine::set;
+  return ir::info(node.op).op_class == ir::OpClass::movement || node.op == ir::Op::select ||
+         node.op == ir::Op::bitcast;
+}
+
+void check_row(const std::string& row, const std::string& device) {
+  const Fixture fixture = load_fixture(row);
+  runtime::Backend& backend = runtime::backend(DeviceName::parse(device).backend);
+  if (backend.devices().empty()) GTEST_SKIP() << backend.unavailable_reason();
+  if (const std::string reason = refusal(backend, fixture.graph); !reason.empty()) GTEST_SKIP() << reason;
+  for (const bool optimize : {false, true}) {
+    const CompiledGraph compiled = compile(fixture.graph, device, {.optimize = optimize});
+    const std::vector<std::vector<Literal>> results = run(compiled, fixture);
+    ASSERT_EQ(results.size(), fixture.expected.size());
+    for (std::size_t d = 0; d < results.size(); ++d) {
+      ASSERT_EQ(results[d].size(), fixture.expected[d].size());
+      for (std::size_t i = 0; i < results[d].size(); ++i) {
+        const ir::Output& output = fixture.graph.outputs()[i];
+        const ir::Node& node = fixture.graph.node(output.value.node);
+        const Rule rule{row_tolerance(row), either_zero(node), !keeps_bits(node)};
+        const std::string difference = compare(results[d][i], fixture.expected[d][i], rule);
+        EXPECT_TRUE(difference.empty()) << row << " " << output.name << " on " << device
+                                        << (fixture.graph.mesh() ? fmt::format(", device {}", d) : "")
+                                        << (optimize ? ", optimised" : "") << difference;
+      }
+    }
+  }
+}
+
+class RowTest : public Conformance {
+ public:
+  RowTest(std::string row, std::string device) : row_(std::move(row)), device_(std::move(device)) {}
+  void TestBody() override { check_row(row_, device_); }
+
+ private:
+  std::string row_, device_;
+};
+
+class RandomGraphsTest : public Conformance {
+ public:
+  explicit RandomGraphsTest(std::string device) : device_(std::move(device)) {}
+  void TestBody() override { check_random_graphs(device_); }
+
+ private:
+  std::string device_;
+};
+
+}  // namespace
+
+void register_conformance_tests(const std::string& device) {
+  for (const std::string& row : fixture_names())
+    testing::RegisterTest("Conformance", (row + "/" + device).c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                          [=]() -> Conformance* { return new RowTest(row, device); });
+  testing::RegisterTest("Conformance", ("RandomGraphs/" + device).c_str(), nullptr, nullptr, __FILE__,
+                        __LINE__, [=]() -> Conformance* { return new RandomGraphsTest(device); });
+}
+
+}  // namespace systole::conformance

@@ -1,0 +1,21 @@
+#pragma once
+
+// The conformance suite. Every fixture is a test of every backend that joins, by one line in backends.cpp:
+// the graph is compiled with and without the standard passes, run, and compared with values that never came
+// from this library.
+
+#include <gtest/gtest.h>
+#include <string>
+
+namespace systole::conformance {
+
+class Conformance : public testing::Test {};
+
+// Tests Conformance.ROW/DEVICE for every fixture, and Conformance.RandomGraphs/DEVICE.
+void register_conformance_tests(const std::string& device);
+
+// Compares `device` with the evaluation of unoptimised random graphs; the seed is SYSTOLE_SEED or a fixed
+// one.
+void check_random_graphs(const std::string& device);
+
+}  // namespace systole::conformance

@@ -227,6 +227,7 @@ TEST_F(CliTest, MalformedTextIsLocated) {
       run("eval -", "systole.ir 1\ngraph @main(%x: f32[2]) {\n  %y = nag(%x)\n  return %y\n}\n");
   expect_failure(outcome, "<stdin>:3:8");
   expect_failure(run("fmt -", "systole.ir 999"), "<stdin>:1:12");
+  expect_failure(run("fmt -", "\x1b[31m"), "got '\\x1b'");  // nothing that drives the terminal
   expect_failure(run("fmt -"), "<stdin>:1:1");
 }
 

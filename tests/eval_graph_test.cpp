@@ -184,7 +184,10 @@ TEST(EvalGraph, FreesAValueAfterItsLastUse) {
   bool released = false;
   const i32 value = 5;
   Observer observer(released);
-  std::vector<Literal> arguments{Literal::view(kScalar, &value, [&] { released = true; }), scalar<i32>(2)};
+  std::vector<Literal> arguments;
+  arguments.push_back(Literal::view(
+      kScalar, &value, std::shared_ptr<const void>(&value, [&](const void*) { released = true; })));
+  arguments.push_back(scalar<i32>(2));
   expect_same(eval::evaluate(graph, std::move(arguments), &observer)[0], scalar<i32>(7));
   EXPECT_EQ(observer.seen(), (std::vector<bool>{false, true}));
 }

@@ -69,7 +69,7 @@ TEST_F(Reference, RunsAGraphOnBuffers) {
   const auto results = executable->new_session()->run({{{upload(row<float>({1, 2}))}}, {}});
   expect_row<float>(results.at(0).at(0)->to_host(), {2, 4});
   expect_row<float>(results[0].at(1)->to_host(), {1, 2});
-  EXPECT_EQ(results[0][0]->device().to_string(), "reference:0");
+  EXPECT_EQ(results[0][0]->device(), DeviceName::parse("reference"));
   EXPECT_EQ(backend->devices().size(), 1u);
 }
 

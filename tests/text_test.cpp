@@ -98,6 +98,17 @@ TEST(Text, EqualBodiesArePrintedOnce) {
   EXPECT_EQ(text.find("graph @softmax("), text.rfind("graph @softmax("));
 }
 
+TEST(Text, InputsAddedLateMakeTheSameGraph) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {2}});
+  const Value y = g.add(Op::neg, {x});
+  const Value z = g.input("z", {DType::f32, {2}});
+  g.output(g.add(Op::add, {y, z}));
+  const Graph again = parse(print(g));
+  EXPECT_TRUE(again.same_structure(g));
+  EXPECT_EQ(again.hash(), g.hash());
+}
+
 TEST(Text, EveryFloatBitPatternSurvives) {
   std::mt19937 random(7);
   std::vector<float> values;

@@ -39,6 +39,8 @@ SYSTOLE_API Value bitcast(Value x, DType dtype);
 SYSTOLE_API Value constant(Graph& graph, Literal value);
 SYSTOLE_API Value full(Graph& graph, Type type, double value);  // a scalar constant, broadcast
 SYSTOLE_API Value scalar_like(Value x, double value);           // a scalar constant of x's dtype
+// The size as a scalar: a constant, or a `dimension` node when it is symbolic.
+SYSTOLE_API Value dimension(Graph& graph, Dim dim, DType dtype = DType::i32);
 SYSTOLE_API Value iota(Graph& graph, Type type, std::int64_t axis);
 SYSTOLE_API Value random_bits(Value key, Shape shape, DType dtype = DType::u32);
 
@@ -94,6 +96,9 @@ SYSTOLE_API Value all_to_all(Value x, std::int64_t split_axis, std::int64_t conc
                              std::vector<std::string> mesh_axes);
 SYSTOLE_API Value collective_permute(Value x, Ints sources, Ints targets, std::vector<std::string> mesh_axes);
 SYSTOLE_API Value device_index(Graph& graph, std::vector<std::string> mesh_axes);
+
+// The values themselves, across which no pass moves, merges or folds anything.
+SYSTOLE_API Values barrier(ValueList values);
 
 // A user's kernel; `body`, when given, is what backends without the dialect run.
 SYSTOLE_API Values kernel_call(Graph& graph, ValueList operands, ir::KernelAttrs attrs, GraphRef body = {});

@@ -207,8 +207,10 @@ Ints row_major_strides(std::span<const std::int64_t> dims) {
 
 std::int64_t normalize_axis(std::int64_t axis, int rank, std::string_view where) {
   if (axis < -rank || axis >= rank)
-    throw Error(ErrorKind::kInvalidArgument, std::string(where), "axis out of range",
-                "-" + std::to_string(rank) + " to " + std::to_string(rank - 1), std::to_string(axis));
+    throw Error(
+        ErrorKind::kInvalidArgument, std::string(where), "axis out of range",
+        rank == 0 ? "an array with axes" : "-" + std::to_string(rank) + " to " + std::to_string(rank - 1),
+        std::to_string(axis));
   return axis < 0 ? axis + rank : axis;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,8 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/cli.h"
 #include "cli/suggest.h"
@@ -32,9 +35,13 @@ constexpr const char* kExamples = R"(Examples:
 
 `systole COMMAND --help` explains a command. docs/ir.md describes the graph format.)";
 
+// One line whatever the message quotes from a file: control characters could drive the terminal.
 int report(int code, std::string_view message) {
+  std::string line;
+  for (const char c : message)
+    line += static_cast<unsigned char>(c) < ' ' || c == 127 ? fmt::format("\\x{:02x}", c) : std::string(1, c);
   std::fflush(stdout);
-  fmt::print(stderr, "systole: error: {}\n", message);
+  fmt::print(stderr, "systole: error: {}\n", line);
   return code;
 }
 

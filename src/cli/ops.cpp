@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -26,12 +27,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Attribute {
-  std::string name, type, default_text;  // the default of a composite's attribute
+  std::string name, type;
+  Json default_value;  // of a composite's attribute
 };
 
 struct Row {
-  std::string name, op_class, operands;
-  bool composite = false;
+  std::string name, op_class;
+  const ir::OpInfo* info = nullptr;  // null for a composite
+  bool composite() const { return info == nullptr; }
   DTypeSet dtypes;
   double tolerance = 0;
   std::string semantics;
@@ -91,30 +94,32 @@ std::vector<Attribute> attributes_of(ir::Op op) {
   return {};
 }
 
-struct DefaultText {
-  std::string operator()(bool v) const { return v ? "true" : "false"; }
-  std::string operator()(std::int64_t v) const { return std::to_string(v); }
-  std::string operator()(double v) const { return fmt::format("{}", v); }
-  std::string operator()(const std::string& v) const { return v; }
-  std::string operator()(DType v) const { return std::string(name(v)); }
-  std::string operator()(const Ints& v) const {
-    return fmt::format("[{}]", fmt::join(v.begin(), v.end(), ", "));
+struct DefaultValue {
+  template <class T>
+  Json operator()(const T& v) const {
+    return v;
   }
-  std::string operator()(const Shape& v) const { return v.to_string(); }
+  Json operator()(DType v) const { return name(v); }
+  Json operator()(const Ints& v) const { return std::vector<std::int64_t>(v.begin(), v.end()); }
+  Json operator()(const Shape& v) const { return v.to_string(); }
 };
 
 std::vector<Attribute> attributes_of(const ir::CompositeDef& def) {
   std::vector<Attribute> out;
   for (const auto& [name, value] : def.defaults)
     out.push_back({name, std::visit([]<class T>(const T&) { return type_label<T>(); }, value),
-                   std::visit(DefaultText{}, value)});
+                   std::visit(DefaultValue{}, value)});
   return out;
 }
 
-std::string operand_text(const ir::OpInfo& info) {
-  if (info.most_operands == ir::kAnyNumber) return fmt::format("{}+", info.least_operands);
-  if (info.least_operands == info.most_operands) return std::to_string(info.least_operands);
-  return fmt::format("{}–{}", info.least_operands, info.most_operands);
+bool open_ended(const ir::OpInfo& info) { return info.most_operands == ir::kAnyNumber; }
+
+std::string operand_text(const Row& row) {
+  if (row.composite()) return {};
+  const int least = row.info->least_operands, most = row.info->most_operands;
+  return open_ended(*row.info) ? fmt::format("{}+", least)
+         : least == most       ? std::to_string(least)
+                               : fmt::format("{}–{}", least, most);
 }
 
 std::vector<std::string> dtype_names(DTypeSet set) {
@@ -140,9 +145,8 @@ std::vector<Row> make_rows() {
     backends.emplace_back(name, &runtime::backend(name));
 
   for (const ir::OpInfo& info : ir::all_ops()) {
-    Row row{
-        std::string(info.name), std::string(name(info.op_class)), operand_text(info),     false, info.dtypes,
-        info.tolerance,         std::string(info.semantics),      attributes_of(info.op), {}};
+    Row row{std::string(info.name),      std::string(name(info.op_class)), &info, info.dtypes, info.tolerance,
+            std::string(info.semantics), attributes_of(info.op),           {}};
     for (const auto& [name, backend] : backends) row.refusals.emplace_back(name, backend->refusal(info.op));
     rows.push_back(std::move(row));
   }
@@ -158,35 +162,39 @@ std::vector<Row> make_rows() {
     refusals.emplace_back(name, std::move(reason));
   }
   for (const ir::CompositeDef* def : ir::all_composites())
-    rows.push_back({def->name, "composite", "", true, def->dtypes, def->tolerance, def->semantics,
+    rows.push_back({def->name, "composite", nullptr, def->dtypes, def->tolerance, def->semantics,
                     attributes_of(*def), refusals});
   return rows;
 }
 
+// One line per op, so that line tools can be used as well.
 void print_json(const std::vector<Row>& rows) {
-  Json list = Json::array();
+  put("[");
   for (const Row& row : rows) {
-    Json attributes = Json::array(), backends = Json::object();
+    Json operands, attributes = Json::array(), backends = Json::object();
+    if (!row.composite())
+      operands = {{"least", row.info->least_operands},
+                  {"most", open_ended(*row.info) ? Json() : Json(row.info->most_operands)}};
     for (const Attribute& a : row.attributes) {
-      Json entry = {{"name", a.name}, {"type", a.type}};
-      if (row.composite) entry["default"] = a.default_text;
-      attributes.push_back(std::move(entry));
+      attributes.push_back({{"name", a.name}, {"type", a.type}});
+      if (row.composite()) attributes.back()["default"] = a.default_value;
     }
     for (const auto& [name, reason] : row.refusals) {
       backends[name] = {{"supported", reason.empty()}};
       if (!reason.empty()) backends[name]["reason"] = reason;
     }
-    list.push_back({{"name", row.name},
-                    {"kind", row.composite ? "composite" : "primitive"},
-                    {"class", row.op_class},
-                    {"operands", row.operands.empty() ? Json() : Json(row.operands)},
-                    {"dtypes", dtype_names(row.dtypes)},
-                    {"tolerance", row.tolerance},
-                    {"semantics", row.semantics},
-                    {"attributes", std::move(attributes)},
-                    {"backends", std::move(backends)}});
+    const Json op = {{"name", row.name},
+                     {"kind", row.composite() ? "composite" : "primitive"},
+                     {"class", row.op_class},
+                     {"operands", std::move(operands)},
+                     {"dtypes", dtype_names(row.dtypes)},
+                     {"tolerance", row.tolerance},
+                     {"semantics", row.semantics},
+                     {"attributes", std::move(attributes)},
+                     {"backends", std::move(backends)}};
+    put((&row == rows.data() ? "\n" : ",\n") + op.dump());
   }
-  put(list.dump(1) + "\n");
+  put("\n]\n");
 }
 
 std::string escaped(std::string_view text) {
@@ -195,11 +203,11 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+// Of a composite: "axis=-1, eps=1e-05".
 std::string attribute_text(const Row& row) {
   std::string text;
   for (const Attribute& a : row.attributes)
-    text +=
-        fmt::format("{}{}{}", text.empty() ? "" : ", ", a.name, row.composite ? "=" + a.default_text : "");
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", a.name, a.default_value.dump());
   return text;
 }
 
@@ -208,36 +216,35 @@ void print_markdown(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     if (row.op_class != section) {
       section = row.op_class;
-      std::string title = section + (row.composite ? "s" : "");
+      std::string title = section + (row.composite() ? "s" : "");
       title[0] = static_cast<char>(title[0] - 'a' + 'A');
       put(fmt::format("\n### {}\n\n", title));
-      put(row.composite
+      put(row.composite()
               ? "| composite | attributes | dtypes | tolerance | semantics |\n|---|---|---|---|---|\n"
               : "| op | operands | dtypes | tolerance | semantics |\n|---|---|---|---|---|\n");
     }
     put(fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name,
-                    row.composite ? escaped(attribute_text(row)) : row.operands, dtype_text(row.dtypes),
-                    row.tolerance, escaped(row.semantics)));
+                    row.composite() ? escaped(attribute_text(row)) : operand_text(row),
+                    dtype_text(row.dtypes), row.tolerance, escaped(row.semantics)));
   }
   put("\n");
 }
 
 // Rows of one class stand together; classes come in the order of their first op.
-std::vector<Row> grouped_by_class(std::vector<Row> rows) {
-  std::vector<std::string> order;
-  for (const Row& row : rows)
-    if (std::find(order.begin(), order.end(), row.op_class) == order.end()) order.push_back(row.op_class);
-  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
-    return std::find(order.begin(), order.end(), a.op_class) <
-           std::find(order.begin(), order.end(), b.op_class);
-  });
-  return rows;
+std::vector<Row> grouped_by_class(const std::vector<Row>& rows) {
+  std::vector<Row> grouped;
+  for (const Row& first : rows) {
+    const auto same_class = [&](const Row& row) { return row.op_class == first.op_class; };
+    if (std::none_of(grouped.begin(), grouped.end(), same_class))
+      std::copy_if(rows.begin(), rows.end(), std::back_inserter(grouped), same_class);
+  }
+  return grouped;
 }
 
 // Semantics, then what a person must know before using the op.
 std::vector<std::string> explanation(const Row& row, int width) {
   std::vector<std::string> lines = wrapped(row.semantics, width);
-  if (row.composite && !row.attributes.empty())
+  if (row.composite() && !row.attributes.empty())
     for (std::string& line : wrapped("attributes: " + attribute_text(row), width))
       lines.push_back(std::move(line));
   for (const auto& [name, reason] : row.refusals)
@@ -248,31 +255,31 @@ std::vector<std::string> explanation(const Row& row, int width) {
 }
 
 void print_table(const std::vector<Row>& rows) {
-  constexpr int kOperands = 4, kTolerance = 3, kNarrowest = 30;
+  constexpr int kOperands = 4, kTolerance = 3, kNarrowest = 45;
   int name_width = 2, dtype_width = 6;
   for (const Row& row : rows) {
     name_width = std::max(name_width, columns(row.name));
     dtype_width = std::max(dtype_width, columns(dtype_text(row.dtypes)));
   }
-  const auto facts = [&](std::string_view name, std::string_view operands, std::string_view dtypes,
-                         std::string_view tolerance) {
-    return padded(name, name_width) + "  " + padded(operands, kOperands) + "  " +
-           padded(dtypes, dtype_width) + "  " + padded(tolerance, kTolerance);
-  };
   const int left = 2 + name_width + 2 + kOperands + 2 + dtype_width + 2 + kTolerance + 2;
   // A narrow terminal gets the semantics on lines of their own.
   const bool beside = terminal_width() - left >= kNarrowest;
   const int indent = beside ? left : 6;
+  const auto facts = [&](std::string_view name, std::string_view operands, std::string_view dtypes,
+                         std::string_view tolerance) {
+    return "  " + padded(name, name_width) + "  " + padded(operands, kOperands) + "  " +
+           padded(dtypes, dtype_width) + "  " +
+           (beside ? padded(tolerance, kTolerance) : std::string(tolerance));
+  };
   std::string section;
   for (const Row& row : rows) {
     if (row.op_class != section) {
       put(section.empty() ? "" : "\n");
       section = row.op_class;
-      put(coloured(Colour::bold,
-                   "  " + facts(section, "args", "dtypes", "tol") + (beside ? "  semantics" : "")) +
+      put(coloured(Colour::bold, facts(section, "args", "dtypes", "tol") + (beside ? "  semantics" : "")) +
           "\n");
     }
-    put("  " + facts(row.name, row.operands, dtype_text(row.dtypes), fmt::format("{}", row.tolerance)));
+    put(facts(row.name, operand_text(row), dtype_text(row.dtypes), fmt::format("{}", row.tolerance)));
     const std::vector<std::string> lines = explanation(row, terminal_width() - indent);
     for (std::size_t i = 0; i < lines.size(); ++i)
       put((i == 0 && beside ? "  " : "\n" + std::string(static_cast<std::size_t>(indent), ' ')) + lines[i]);

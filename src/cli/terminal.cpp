@@ -45,9 +45,10 @@ int terminal_width() {
   constexpr int kNarrowest = 40, kDefault = 100;
   if (const char* columns = std::getenv("COLUMNS"); columns != nullptr && std::atoi(columns) > 0)
     return std::max(std::atoi(columns), kNarrowest);
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    return std::max<int>(size.ws_col, kNarrowest);
+  // Piped into a pager, the terminal is still at the other ends.
+  for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO})
+    if (winsize size{}; ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+      return std::max<int>(size.ws_col, kNarrowest);
   return kDefault;
 }
 

@@ -12,7 +12,7 @@ void put(std::string_view text);  // to stdout
 void flush_output();              // throws kIo when stdout did not take everything, but for a closed pipe
 std::string read_text(const std::string& file);  // of a file, or of stdin when it is "-"
 
-int terminal_width();  // of stdout; COLUMNS, else 100 when it is not a terminal
+int terminal_width();  // COLUMNS, or that of the terminal, or 100 without one
 
 enum class Colour { red, yellow, green, bold };
 // `text` in colour when stdout is a terminal and NO_COLOR is not set.

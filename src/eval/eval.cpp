@@ -123,7 +123,8 @@ void check_arguments(const ir::Graph& graph, std::span<const Literal> arguments)
 
 Results evaluate_node(const Node& node, Operands operands, Group* group) {
   Results results = guarded(name(node.op), [&] { return dispatch(node, std::move(operands), group); });
-  // Later nodes index by the inferred types: a group of another size than the mesh says must not get that far.
+  // Later nodes index by the inferred types: a group of another size than the mesh says must not get that
+  // far.
   for (std::size_t i = 0; i < results.size(); ++i)
     if (results.size() != node.types.size() || !(results[i].type() == node.types[i]))
       throw Error(ErrorKind::kInternal, std::string(name(node.op)), "the value is not of the inferred type",

@@ -35,7 +35,6 @@ struct Walk {
   Ints dims;                         // of the slices' array
   Ints x_strides;                    // how each of its axes steps through x …
   Ints vector_strides;               // … and through the index vectors
-  Ints axis_of_x;                    // the axis of x it steps through, or -1
   Ints window;                       // size of the slice along each axis of x
   std::int64_t vectors = 1;          // number of index vectors
   std::int64_t width = 1;            // components of each
@@ -89,7 +88,6 @@ Walk plan(const Numbers& n, const Ints& x_dims, const Literal& indices, const In
         x_axis = n.operand_batch_axes[static_cast<std::size_t>(paired - n.index_batch_axes.begin())];
       ++next_batch;
     }
-    walk.axis_of_x.push_back(x_axis);
     walk.x_strides.push_back(x_axis < 0 ? 0 : x_strides[static_cast<std::size_t>(x_axis)]);
     walk.vector_strides.push_back(vector_stride);
   }
@@ -122,36 +120,7 @@ void for_each_slice_run(const Walk& walk, const std::vector<std::int64_t>& offse
                   });
 }
 
-// The same, one element at a time, with the place in x checked: for windows that lie partly outside.
-template <class Apply>
-void for_each_element_inside(const Walk& walk, const Numbers& n, const Ints& x_dims, Apply&& apply) {
-  const Ints x_strides = row_major_strides(x_dims);
-  std::int64_t count = 1;
-  for (std::int64_t d : walk.dims) count *= d;
-  Ints place(x_dims.size());
-  for (std::int64_t at = 0; at < count; ++at) {
-    std::fill(place.begin(), place.end(), 0);
-    std::int64_t rest = at, vector = 0, offset = 0;
-    for (std::size_t axis = walk.dims.size(); axis-- > 0;) {
-      const std::int64_t index = rest % walk.dims[axis];
-      rest /= walk.dims[axis];
-      if (walk.axis_of_x[axis] >= 0) place[static_cast<std::size_t>(walk.axis_of_x[axis])] = index;
-      vector += index * walk.vector_strides[axis];
-    }
-    bool inside = true;
-    for (std::size_t c = 0; inside && c < n.index_map.size(); ++c) {
-      const auto axis = static_cast<std::size_t>(n.index_map[c]);
-      const std::int64_t start = walk.starts[static_cast<std::size_t>(vector * walk.width) + c];
-      inside = start >= -place[axis] && start < x_dims[axis] - place[axis];
-      if (inside) place[axis] += start;
-    }
-    if (!inside) continue;
-    for (std::size_t axis = 0; axis < place.size(); ++axis) offset += place[axis] * x_strides[axis];
-    apply(Run{at, offset, 1});
-  }
-}
-
-// Calls apply(…) as above for every run of updates that lies inside x.
+// Calls apply(…) as above for the updates of every window that lies wholly inside x.
 template <class Apply>
 void for_each_update(const Walk& walk, const Numbers& n, const Ints& x_dims, Apply&& apply) {
   const Ints x_strides = row_major_strides(x_dims);
@@ -160,12 +129,10 @@ void for_each_update(const Walk& walk, const Numbers& n, const Ints& x_dims, App
     for (std::size_t c = 0; c < n.index_map.size(); ++c) {
       const auto axis = static_cast<std::size_t>(n.index_map[c]);
       const std::int64_t start = walk.starts[v * static_cast<std::size_t>(walk.width) + c];
-      if (start <= -walk.window[axis] || start >= x_dims[axis]) {
+      if (start < 0 || start > x_dims[axis] - walk.window[axis]) {
         offsets[v] = kSkip;
         break;
       }
-      if (start < 0 || start > x_dims[axis] - walk.window[axis])
-        return for_each_element_inside(walk, n, x_dims, std::forward<Apply>(apply));
       offsets[v] += start * x_strides[axis];
     }
   }

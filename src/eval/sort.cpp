@@ -24,6 +24,14 @@ bool below(W a, W b) {
   return a < b || (a == a && b != b);
 }
 
+// The order of entries; ties go by index, which makes any sort a stable one.
+template <bool descending, class W>
+bool precedes(const Entry<W>& l, const Entry<W>& r) {
+  if (below(l.key, r.key)) return !descending;
+  if (below(r.key, l.key)) return descending;
+  return l.index < r.index;
+}
+
 // Calls f(offset of the lane's first element) for every lane along `axis`, in row-major order.
 template <class F>
 void for_each_lane(Ints dims, std::size_t axis, F&& f) {
@@ -67,10 +75,9 @@ Results sort(const Node& node, const Operands& x) {
     std::vector<Entry<W>> lane(static_cast<std::size_t>(dims[axis]));
     for_each_lane(dims, axis, [&](std::int64_t offset) {
       load_lane<W>(x[0], offset, step, lane);
-      std::stable_sort(lane.begin(), lane.end(),
-                       [descending = a.descending](const Entry<W>& l, const Entry<W>& r) {
-                         return descending ? below(r.key, l.key) : below(l.key, r.key);
-                       });
+      std::sort(lane.begin(), lane.end(), [descending = a.descending](const Entry<W>& l, const Entry<W>& r) {
+        return descending ? precedes<true>(l, r) : precedes<false>(l, r);
+      });
       for (std::size_t i = 0; i < x.size(); ++i)
         visit_size(size_of(x[i].dtype()), [&]<class U>() {
           constexpr std::int64_t size = sizeof(U);
@@ -97,10 +104,7 @@ Results top_k(const Node& node, const Operands& x) {
     std::int64_t at = 0;
     for_each_lane(dims, dims.size() - 1, [&](std::int64_t offset) {
       load_lane<W>(x[0], offset, 1, lane);
-      std::partial_sort(lane.begin(), lane.begin() + k, lane.end(), [](const Entry<W>& l, const Entry<W>& r) {
-        if (below(r.key, l.key)) return true;
-        return !below(l.key, r.key) && l.index < r.index;
-      });
+      std::partial_sort(lane.begin(), lane.begin() + k, lane.end(), precedes<true, W>);
       visit_size(size_of(x[0].dtype()), [&]<class U>() {
         constexpr std::int64_t size = sizeof(U);
         for (std::int64_t i = 0; i < k; ++i) {

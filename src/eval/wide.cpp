@@ -11,6 +11,32 @@ namespace {
 template <class T>
 constexpr bool is_integer_type = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
+// Whether elements of T are computed as W, signed and unsigned taken together.
+template <class T, class W>
+constexpr bool same_domain = is_real<W> != std::is_integral_v<T>;
+
+// bool is read from any bits: a caller's byte for true may be 2.
+template <class T, class W>
+W widened(const std::byte* p) {
+  if constexpr (std::is_same_v<T, bool>)
+    return *p != std::byte{0};
+  else
+    return static_cast<W>(read<T>(p));
+}
+
+template <class T, class W>
+T narrowed(W v) {
+  if constexpr (std::is_same_v<T, bool>)
+    return v & 1;
+  else
+    return static_cast<T>(v);
+}
+
+[[noreturn]] void refuse(DType dtype) {
+  throw Error(ErrorKind::kInternal, "eval", "elements are computed in another domain", {},
+              std::string(name(dtype)));
+}
+
 // |v| as a double, rounded to odd: enough bits remain for the final rounding to a format of at most 51 bits
 // to come out as if it were the only one.
 double magnitude_to_odd(std::uint64_t v) {
@@ -55,39 +81,30 @@ T converted(W v) {
 template <class W>
 void load(DType dtype, const std::byte* src, std::int64_t n, W* dst) {
   visit_dtype(dtype, [&]<class T>() {
-    if constexpr (std::is_same_v<T, bool> && !is_real<W>) {
-      for (std::int64_t i = 0; i < n; ++i)
-        dst[i] = src[i] != std::byte{0};  // any bits: a caller's byte may be 2
-    } else if constexpr (is_real<W> != is_integer_type<T> && !std::is_same_v<T, bool>) {
-      for (std::int64_t i = 0; i < n; ++i)
-        dst[i] = static_cast<W>(read<T>(src + i * static_cast<std::int64_t>(sizeof(T))));
-    } else {
-      throw Error(ErrorKind::kInternal, "load", "the dtype is of another domain", {},
-                  std::string(name(dtype)));
-    }
+    constexpr std::int64_t size = sizeof(T);
+    if constexpr (same_domain<T, W>)
+      for (std::int64_t i = 0; i < n; ++i) dst[i] = widened<T, W>(src + i * size);
+    else
+      refuse(dtype);
   });
 }
 
 template <class W>
 void store(DType dtype, const W* src, std::int64_t n, std::byte* dst) {
   visit_dtype(dtype, [&]<class T>() {
-    if constexpr (std::is_same_v<T, bool> && !is_real<W>) {
-      for (std::int64_t i = 0; i < n; ++i) dst[i] = static_cast<std::byte>(src[i] & 1);
-    } else if constexpr (is_real<W> != is_integer_type<T> && !std::is_same_v<T, bool>) {
-      for (std::int64_t i = 0; i < n; ++i)
-        write<T>(dst + i * static_cast<std::int64_t>(sizeof(T)), static_cast<T>(src[i]));
-    } else {
-      throw Error(ErrorKind::kInternal, "store", "the dtype is of another domain", {},
-                  std::string(name(dtype)));
-    }
+    constexpr std::int64_t size = sizeof(T);
+    if constexpr (same_domain<T, W>)
+      for (std::int64_t i = 0; i < n; ++i) write<T>(dst + i * size, narrowed<T, W>(src[i]));
+    else
+      refuse(dtype);
   });
 }
 
 template <class W>
 void store_converted(DType dtype, const W* src, std::int64_t n, std::byte* dst) {
   visit_dtype(dtype, [&]<class T>() {
-    for (std::int64_t i = 0; i < n; ++i)
-      write<T>(dst + i * static_cast<std::int64_t>(sizeof(T)), converted<T, W>(src[i]));
+    constexpr std::int64_t size = sizeof(T);
+    for (std::int64_t i = 0; i < n; ++i) write<T>(dst + i * size, converted<T, W>(src[i]));
   });
 }
 

@@ -2,8 +2,8 @@
 
 // The three domains in which elements are computed: double for floats, int64 for signed integers, uint64 for
 // unsigned integers and bool. Elements are widened on load and rounded or wrapped once on store, so an op is
-// written for at most three types and holds for all dtypes. Memory may be unaligned: a Literal can be a view
-// of a caller's bytes.
+// written for at most three types and holds for all dtypes. Elements are read and written as bytes, which
+// compiles to plain moves and needs no alignment.
 
 #include <algorithm>
 #include <cstddef>
@@ -94,7 +94,7 @@ W smaller(W a, W b) {
   return a < b || a != a ? a : b;
 }
 
-// Unaligned access to one element.
+// One element at any address.
 template <class T>
 T read(const std::byte* p) {
   T value;

@@ -1,5 +1,6 @@
 #include "ir/hash.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -87,12 +88,36 @@ std::uint64_t hash_attrs(const Attrs& attrs) {
   return h.result();
 }
 
+namespace {
+
+// Nodes in the order of the text: inputs first, wherever they were added. Structure is compared in that
+// order.
+struct TextOrder {
+  std::vector<std::int32_t> nodes, place;
+
+  explicit TextOrder(const Graph& graph)
+      : nodes(graph.inputs()), place(static_cast<std::size_t>(graph.size())) {
+    for (std::int32_t i = 0; i < graph.size(); ++i)
+      if (graph.node(i).op != Op::input) nodes.push_back(i);
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      place[static_cast<std::size_t>(nodes[i])] = static_cast<std::int32_t>(i);
+  }
+  ValueId operator()(ValueId v) const { return {place[static_cast<std::size_t>(v.node)], v.index}; }
+};
+
+void add_value(Hasher& h, ValueId v) {
+  h.add(static_cast<std::uint64_t>(v.node) << 32 | static_cast<std::uint32_t>(v.index));
+}
+
+}  // namespace
+
 std::uint64_t Graph::hash() const {
+  const TextOrder order(*this);
   Hasher h;
-  for (const Node& node : nodes_) {
+  for (const std::int32_t i : order.nodes) {
+    const Node& node = this->node(i);
     h.add(static_cast<std::uint64_t>(node.op));
-    for (ValueId v : node.operands)
-      h.add(static_cast<std::uint64_t>(v.node) << 32 | static_cast<std::uint32_t>(v.index));
+    for (ValueId v : node.operands) add_value(h, order(v));
     h.add(hash_attrs(node.attrs));
     for (const Type& t : node.types) add_type(h, t);
     for (const GraphRef& g : node.graphs) h.add(g->hash());
@@ -101,7 +126,7 @@ std::uint64_t Graph::hash() const {
         for (const MeshAxisNames& names : s->dims) FieldHasher{h}(names);
   }
   for (const Output& o : outputs_) {
-    h.add(static_cast<std::uint64_t>(o.value.node) << 32 | static_cast<std::uint32_t>(o.value.index));
+    add_value(h, order(o.value));
     h.add(std::string_view(o.name));
   }
   if (mesh_)
@@ -114,17 +139,22 @@ std::uint64_t Graph::hash() const {
 
 bool Graph::same_structure(const Graph& other) const {
   if (this == &other) return true;
-  if (nodes_.size() != other.nodes_.size() || outputs_ != other.outputs_ || mesh_ != other.mesh_)
+  if (nodes_.size() != other.nodes_.size() || outputs_.size() != other.outputs_.size() ||
+      mesh_ != other.mesh_)
     return false;
+  const TextOrder order(*this), other_order(other);
+  const auto same_value = [&](ValueId a, ValueId b) { return order(a) == other_order(b); };
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const Node &a = nodes_[i], &b = other.nodes_[i];
-    if (a.op != b.op || !(a.operands == b.operands) || a.types != b.types || a.shardings != b.shardings ||
-        a.attrs != b.attrs || a.graphs.size() != b.graphs.size())
+    const Node &a = node(order.nodes[i]), &b = other.node(other_order.nodes[i]);
+    if (a.op != b.op || a.types != b.types || a.shardings != b.shardings || a.attrs != b.attrs ||
+        !std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(), same_value) ||
+        !std::equal(a.graphs.begin(), a.graphs.end(), b.graphs.begin(), b.graphs.end(),
+                    [](const GraphRef& x, const GraphRef& y) { return x->same_structure(*y); }))
       return false;
-    for (std::size_t g = 0; g < a.graphs.size(); ++g)
-      if (!a.graphs[g]->same_structure(*b.graphs[g])) return false;
   }
-  return true;
+  return std::equal(
+      outputs_.begin(), outputs_.end(), other.outputs_.begin(),
+      [&](const Output& a, const Output& b) { return same_value(a.value, b.value) && a.name == b.name; });
 }
 
 }  // namespace systole::ir

@@ -84,11 +84,6 @@ Literal scalar_literal(DType dtype, double value) {
   });
 }
 
-Value dimension(Graph& graph, Dim dim, DType dtype) {
-  if (dim.is_static()) return graph.constant(scalar_literal(dtype, static_cast<double>(dim.value())));
-  return graph.add(ir::Op::dimension, {}, ir::DimensionAttrs{dim, dtype});
-}
-
 Value element_count(Graph& graph, const Shape& shape, const Ints& axes, DType dtype) {
   Dim known = 1;
   Value count;

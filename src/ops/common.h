@@ -33,14 +33,17 @@ std::optional<Shape> broadcast_shape(const Shape& a, const Shape& b);
 // `value` as a scalar of `dtype`: rounded to nearest for floats, truncated and saturated for integers.
 Literal scalar_literal(DType dtype, double value);
 
-// The size of a dimension as a scalar of `dtype`: a constant unless it is symbolic.
-Value dimension(Graph& graph, Dim dim, DType dtype);
 // How many elements the reduction of `shape` over `axes` meets.
 Value element_count(Graph& graph, const Shape& shape, const Ints& axes, DType dtype);
 
 // Small floats compute in f32; every other dtype in itself.
 DType compute_dtype(DType dtype);
 inline Value widen(Value x) { return convert(x, compute_dtype(x.dtype())); }
+
+// x + number and x · number. Where two arguments of one call would both add nodes, the compiler would pick
+// their order: builders name one of them first, so that the graph is the same everywhere.
+inline Value plus(Value x, double number) { return add(x, scalar_like(x, number)); }
+inline Value times(Value x, double number) { return mul(x, scalar_like(x, number)); }
 
 // What a reduction of `shape` over `axes` left, repeated along them again.
 Value spread(Value reduced, const Shape& shape, const Ints& axes);

@@ -39,6 +39,8 @@ Values cond(Value predicate, GraphRef on_true, GraphRef on_false, ValueList oper
   return graph_of("cond", all).add_multi(ir::Op::cond, all, {}, {std::move(on_true), std::move(on_false)});
 }
 
+Values barrier(ValueList values) { return graph_of("barrier", values).add_multi(ir::Op::barrier, values); }
+
 Values kernel_call(Graph& graph, ValueList operands, ir::KernelAttrs attrs, GraphRef body) {
   std::vector<GraphRef> graphs;
   if (body != nullptr) graphs.push_back(std::move(body));

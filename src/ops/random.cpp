@@ -18,7 +18,8 @@ constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;  // what the k
 // The high and low halves of the 64-bit product of u32 elements.
 std::pair<Value, Value> wide_product(Value x, std::uint64_t multiplier) {
   Graph& graph = x.graph();
-  const Value product = mul(convert(x, DType::u64), graph.constant(Literal::scalar(multiplier)));
+  const Value factor = graph.constant(Literal::scalar(multiplier));
+  const Value product = mul(convert(x, DType::u64), factor);
   const Value high = shift_right(product, graph.constant(Literal::scalar<std::uint64_t>(32)));
   return {convert(high, DType::u32), convert(product, DType::u32)};
 }
@@ -78,19 +79,19 @@ Value split_key(Value key, std::int64_t n) {
   const Shape shape{n};
   const auto word = [&](std::int64_t i) { return reshape(slice_axis(key, 0, i, i + 1), {}); };
   const Value zero = full(graph, {DType::u32, shape}, 0);
-  const auto words =
-      philox({iota(graph, {DType::u32, shape}, 0), zero, zero, full(graph, {DType::u32, shape}, 1)}, word(0),
-             word(1));
+  const Value one = full(graph, {DType::u32, shape}, 1), index = iota(graph, {DType::u32, shape}, 0);
+  const Value key0 = word(0), key1 = word(1);
+  const auto words = philox({index, zero, zero, one}, key0, key1);
   return concat({reshape(words[0], {n, 1}), reshape(words[1], {n, 1})}, 1);
 }
 
 Value random_uniform(Value key, Shape shape, DType dtype) {
-  Graph& graph = graph_of("random_uniform", {key});
+  graph_of("random_uniform", {key});
   const UniformBits bits = uniform_bits(dtype);
   const Value drawn = random_bits(key, std::move(shape), bits.dtype);
   const Value kept = shift_right_logical(drawn, scalar_like(drawn, bits.drawn - bits.kept));
   const double unit = 1.0 / static_cast<double>(std::uint64_t{1} << bits.kept);
-  return mul(convert(kept, dtype), graph.constant(scalar_literal(dtype, unit)));
+  return times(convert(kept, dtype), unit);
 }
 
 }  // namespace systole::ops

@@ -18,6 +18,11 @@ Value scalar_like(Value x, double value) {
   return graph_of("scalar_like", {x}).constant(scalar_literal(x.dtype(), value));
 }
 
+Value dimension(Graph& graph, Dim dim, DType dtype) {
+  if (dim.is_static()) return graph.constant(scalar_literal(dtype, static_cast<double>(dim.value())));
+  return graph.add(ir::Op::dimension, {}, ir::DimensionAttrs{dim, dtype});
+}
+
 Value iota(Graph& graph, Type type, std::int64_t axis) {
   axis = normalize_axis(axis, type.shape.rank(), "iota");
   return graph.add(ir::Op::iota, {}, ir::IotaAttrs{type.dtype, std::move(type.shape), axis});

@@ -1,7 +1,8 @@
 #pragma once
 
 // Graph → Graph passes and the pipeline that runs them. The verifier runs after each pass in debug builds and
-// when SYSTOLE_VERIFY=1; SYSTOLE_DUMP=dir writes the text before the first and after every pass.
+// when SYSTOLE_VERIFY=1; SYSTOLE_DUMP=dir writes the text before the first and after every pass, to
+// dir/PID-RUN-STEP-GRAPH-PASS.sir.
 
 #include <span>
 #include <string_view>

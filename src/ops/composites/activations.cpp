@@ -14,15 +14,15 @@ Values build_gelu(Graph&, const Values& operands, const ir::AttrMap& attrs) {
   const Operands check(operands, 1);
   check.check_dtype(0, kFloats);
   const Value x = widen(operands[0]);
-  const auto number = [&](double value) { return scalar_like(x, value); };
+
   Value twice_cdf;  // of the normal distribution at x
   if (ir::get_bool(attrs, "tanh_form")) {
-    const Value cubic = add(x, mul(mul(square(x), x), number(0.044715)));
-    twice_cdf = add(tanh(mul(cubic, number(std::sqrt(2 / std::numbers::pi)))), number(1));
+    const Value cubic = add(x, times(mul(square(x), x), 0.044715));
+    twice_cdf = plus(tanh(times(cubic, std::sqrt(2 / std::numbers::pi))), 1);
   } else {
-    twice_cdf = add(erf(mul(x, number(std::numbers::sqrt2 / 2))), number(1));
+    twice_cdf = plus(erf(times(x, std::numbers::sqrt2 / 2)), 1);
   }
-  return {convert(mul(mul(x, number(0.5)), twice_cdf), operands[0].dtype())};
+  return {convert(mul(times(x, 0.5), twice_cdf), operands[0].dtype())};
 }
 
 }  // namespace

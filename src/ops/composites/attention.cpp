@@ -22,8 +22,11 @@ Value score_scale(Graph& graph, Dim depth, double scale, DType dtype) {
 // Whether query i sees key j: j <= i + (keys - queries), as bool[queries, keys].
 Value causal_mask(Graph& graph, Dim queries, Dim keys) {
   const Type type{DType::i32, {queries, keys}};
-  const Value offset = sub(dimension(graph, keys, DType::i32), dimension(graph, queries, DType::i32));
-  return less_equal(iota(graph, type, 1), add(iota(graph, type, 0), offset));
+  const Value key_count = dimension(graph, keys, DType::i32),
+              query_count = dimension(graph, queries, DType::i32);
+  const Value offset = sub(key_count, query_count);
+  const Value last_seen = add(iota(graph, type, 0), offset);
+  return less_equal(iota(graph, type, 1), last_seen);
 }
 
 Values build_attention(Graph& body, const Values& operands, const ir::AttrMap& attrs) {
@@ -45,7 +48,8 @@ Values build_attention(Graph& body, const Values& operands, const ir::AttrMap& a
     const Value hidden = scalar_like(scores, -std::numeric_limits<double>::infinity());
     scores = select(causal_mask(body, queries, keys), scores, hidden);
   }
-  const Value mixed = dot_general(softmax_body(scores, 3), widen(v), {3}, {2}, {0, 1}, {0, 1});  // [b,h,q,e]
+  const Value weights = softmax_body(scores, 3);
+  const Value mixed = dot_general(weights, widen(v), {3}, {2}, {0, 1}, {0, 1});  // [b,h,q,e]
   return {convert(mixed, q.dtype())};
 }
 

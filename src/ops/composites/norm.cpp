@@ -27,9 +27,7 @@ class Averages {
   Value count_;
 };
 
-Value inverse_deviation(Value variance, double eps) {
-  return rsqrt(add(variance, scalar_like(variance, eps)));
-}
+Value inverse_deviation(Value variance, double eps) { return rsqrt(plus(variance, eps)); }
 
 // The gradient through y = (x - mean) / deviation, where mean and deviation depend on x:
 // (g - mean(g) - normal · mean(g · normal)) / deviation.
@@ -70,12 +68,13 @@ Values build_layer_norm(Graph&, const Values& operands, const ir::AttrMap& attrs
   const auto parameter = [&](std::size_t i) {
     return spread(convert(operands[i], x.dtype()), x.shape(), layer.leading);
   };
+  const Value scale = parameter(1), bias = parameter(2);
   const Averages average(x, layer.axes);
   const Value centered = sub(x, average(x));
   const Value variance = average.reduced(square(centered));
   const Value normal =
       mul(centered, average.spread(inverse_deviation(variance, ir::get_double(attrs, "eps"))));
-  return {convert(add(mul(normal, parameter(1)), parameter(2)), operands[0].dtype())};
+  return {convert(add(mul(normal, scale), bias), operands[0].dtype())};
 }
 
 Values build_layer_norm_grad(Graph&, const Values& operands, const ir::AttrMap& attrs) {
@@ -118,9 +117,10 @@ Values build_batch_norm_train(Graph&, const Values& operands, const ir::AttrMap&
   const Value mean = average.reduced(x);
   const Value centered = sub(x, average.spread(mean));
   const Value variance = average.reduced(square(centered));
-  const Value scale =
-      mul(inverse_deviation(variance, ir::get_double(attrs, "eps")), convert(operands[1], x.dtype()));
-  const Value y = add(mul(centered, average.spread(scale)), average.spread(convert(operands[2], x.dtype())));
+  const Value inverse = inverse_deviation(variance, ir::get_double(attrs, "eps"));
+  const Value scale = average.spread(mul(inverse, convert(operands[1], x.dtype())));
+  const Value bias = average.spread(convert(operands[2], x.dtype()));
+  const Value y = add(mul(centered, scale), bias);
   const DType parameter_dtype = operands[1].dtype();
   return {convert(y, operands[0].dtype()), convert(mean, parameter_dtype),
           convert(variance, parameter_dtype)};
@@ -134,8 +134,10 @@ Values build_batch_norm_inference(Graph&, const Values& operands, const ir::Attr
   const Value x = widen(operands[0]);
   const auto parameter = [&](std::size_t i) { return convert(operands[i], x.dtype()); };
   const auto over = [&](Value v) { return spread(v, x.shape(), batch.axes); };
-  const Value scale = mul(inverse_deviation(parameter(4), ir::get_double(attrs, "eps")), parameter(1));
-  const Value y = add(mul(sub(x, over(parameter(3))), over(scale)), over(parameter(2)));
+  const Value inverse = inverse_deviation(parameter(4), ir::get_double(attrs, "eps"));
+  const Value scale = over(mul(inverse, parameter(1))), bias = over(parameter(2));
+  const Value centered = sub(x, over(parameter(3)));
+  const Value y = add(mul(centered, scale), bias);
   return {convert(y, operands[0].dtype())};
 }
 

@@ -23,9 +23,7 @@ Values update_operands(const Operands& check, const Values& operands, std::size_
 }
 
 // a + factor · b
-Value plus_scaled(Value a, double factor, Value b) {
-  return factor == 0 ? a : add(a, mul(b, scalar_like(b, factor)));
-}
+Value plus_scaled(Value a, double factor, Value b) { return factor == 0 ? a : add(a, times(b, factor)); }
 
 Values build_sgd_update(Graph&, const Values& operands, const ir::AttrMap& attrs) {
   const Operands check(operands, 3);
@@ -49,9 +47,7 @@ Values build_momentum_update(Graph&, const Values& operands, const ir::AttrMap& 
 
 // 1 - beta^step. Through expm1, since for beta near 1 the rounding of beta^step to f32 would leave a few
 // digits only.
-Value bias_correction(double beta, Value step) {
-  return neg(expm1(mul(step, scalar_like(step, std::log(beta)))));
-}
+Value bias_correction(double beta, Value step) { return neg(expm1(times(step, std::log(beta)))); }
 
 Values build_adam(bool decoupled, const Values& operands, const ir::AttrMap& attrs) {
   const Operands check(operands, 6);
@@ -63,16 +59,17 @@ Values build_adam(bool decoupled, const Values& operands, const ir::AttrMap& att
   Value parameter = in[0], grad = in[1];
   const Value lr = in[4], step = in[5];
   if (decoupled && weight_decay != 0) {
-    const Value kept = sub(scalar_like(lr, 1), mul(lr, scalar_like(lr, weight_decay)));
-    parameter = mul(parameter, kept);
+    parameter = mul(parameter, plus(times(lr, -weight_decay), 1));
   } else {
     grad = plus_scaled(grad, weight_decay, parameter);
   }
-  const Value m = plus_scaled(mul(in[2], scalar_like(grad, beta1)), 1 - beta1, grad);
-  const Value v = plus_scaled(mul(in[3], scalar_like(grad, beta2)), 1 - beta2, square(grad));
+  const Value m = plus_scaled(times(in[2], beta1), 1 - beta1, grad);
+  const Value decayed_v = times(in[3], beta2);
+  const Value v = plus_scaled(decayed_v, 1 - beta2, square(grad));
   const Value step_size = div(lr, bias_correction(beta1, step));
-  const Value deviation = div(sqrt(v), sqrt(bias_correction(beta2, step)));
-  const Value change = div(m, add(deviation, scalar_like(deviation, ir::get_double(attrs, "eps"))));
+  const Value correction2 = sqrt(bias_correction(beta2, step));
+  const Value deviation = div(sqrt(v), correction2);
+  const Value change = div(m, plus(deviation, ir::get_double(attrs, "eps")));
   return {convert(sub(parameter, mul(step_size, change)), operands[0].dtype()),
           convert(m, operands[2].dtype()), convert(v, operands[3].dtype())};
 }

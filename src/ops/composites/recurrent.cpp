@@ -50,16 +50,19 @@ Values build_lstm(Graph&, const Values& operands, const ir::AttrMap&) {
   const Sizes sizes = check_recurrent(check, operands, 2, 4);
   const std::int64_t n = sizes.hidden;
   const Value x = operands[0], h0 = operands[1], c0 = widen(operands[2]), r = operands[4];
-  const Value bias = add(widen(operands[5]), widen(operands[6]));
+  const Value w_bias = widen(operands[5]), r_bias = widen(operands[6]);
+  const Value bias = add(w_bias, r_bias);
   const Value inputs = add(project(x, operands[3]), bias);  // [t,b,4h]
 
   auto step = std::make_shared<Graph>("lstm_step");
   const Value h = step->input("h", h0.type()), c = step->input("c", c0.type());
   const Value input = step->input("input", {c0.dtype(), {sizes.batch, 4 * n}});
   const Value gates = add(input, project(h, step->input("r", r.type())));
-  const Value kept = mul(logistic(gate(gates, 1, n)), c);
-  const Value next_c = add(kept, mul(logistic(gate(gates, 0, n)), tanh(gate(gates, 2, n))));
-  const Value next_h = convert(mul(logistic(gate(gates, 3, n)), tanh(next_c)), x.dtype());
+  const Value admit = logistic(gate(gates, 0, n)), forget = logistic(gate(gates, 1, n));
+  const Value fresh = tanh(gate(gates, 2, n)), expose = logistic(gate(gates, 3, n));
+  const Value kept = mul(forget, c);
+  const Value next_c = add(kept, mul(admit, fresh));
+  const Value next_h = convert(mul(expose, tanh(next_c)), x.dtype());
   step->output(next_h, "h");
   step->output(next_c, "c");
   step->output(next_h, "y");
@@ -73,18 +76,20 @@ Values build_gru(Graph&, const Values& operands, const ir::AttrMap&) {
   const Sizes sizes = check_recurrent(check, operands, 1, 3);
   const std::int64_t n = sizes.hidden;
   const Value x = operands[0], h0 = widen(operands[1]), r = operands[3];
-  const Value inputs = add(project(x, operands[2]), widen(operands[4]));  // [t,b,3h]
-  const Value r_bias = widen(operands[5]);
+  const Value w_bias = widen(operands[4]), r_bias = widen(operands[5]);
+  const Value inputs = add(project(x, operands[2]), w_bias);  // [t,b,3h]
 
   auto step = std::make_shared<Graph>("gru_step");
   const Value h = step->input("h", h0.type());
   const Value input = step->input("input", {h0.dtype(), {sizes.batch, 3 * n}});
   const Value hidden_weight = step->input("r", r.type()), hidden_bias = step->input("r_bias", r_bias.type());
   const Value hidden = add(project(convert(h, x.dtype()), hidden_weight), hidden_bias);
-  const Value reset = logistic(add(gate(input, 0, n), gate(hidden, 0, n)));
-  const Value update = logistic(add(gate(input, 1, n), gate(hidden, 1, n)));
-  const Value fresh = tanh(add(gate(input, 2, n), mul(reset, gate(hidden, 2, n))));
-  const Value next = add(mul(sub(scalar_like(update, 1), update), fresh), mul(update, h));
+  const Value input_r = gate(input, 0, n), input_z = gate(input, 1, n), input_n = gate(input, 2, n);
+  const Value hidden_r = gate(hidden, 0, n), hidden_z = gate(hidden, 1, n), hidden_n = gate(hidden, 2, n);
+  const Value reset = logistic(add(input_r, hidden_r)), update = logistic(add(input_z, hidden_z));
+  const Value fresh = tanh(add(input_n, mul(reset, hidden_n)));
+  const Value kept = mul(update, h);
+  const Value next = add(mul(sub(scalar_like(update, 1), update), fresh), kept);
   step->output(next, "h");
   step->output(convert(next, x.dtype()), "y");
 

@@ -1,7 +1,7 @@
 // Builds relu(x·w + b) as a graph, prints it, runs it on a device and prints the result.
 
-#include <iostream>
 #include <systole/systole.h>
+#include <iostream>
 
 int main(int argc, char** argv) try {
   using namespace systole;
@@ -14,9 +14,9 @@ int main(int argc, char** argv) try {
   std::cout << ir::print(graph) << "\n";
 
   CompiledGraph affine = compile(graph, argc > 1 ? argv[1] : "auto");
-  std::vector<Literal> y = affine.run({Literal::of<float>({2, 3}, {1, 2, 3, 4, 5, 6}),
-                                       Literal::of<float>({3, 2}, {1, 0, 0, 1, 1, -1}),
-                                       Literal::of<float>({2}, {0.5f, -2})});
+  std::vector<Literal> y =
+      affine.run({Literal::of<float>({2, 3}, {1, 2, 3, 4, 5, 6}),
+                  Literal::of<float>({3, 2}, {1, 0, 0, 1, 1, -1}), Literal::of<float>({2}, {0.5f, -2})});
   std::cout << "y on " << affine.device().to_string() << ":\n" << y[0] << "\n";
 } catch (const systole::Error& error) {
   std::cerr << error.what() << "\n";

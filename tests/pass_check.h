@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 #include <initializer_list>
 #include <limits>
@@ -32,7 +31,8 @@ inline std::string file(const Case& c, const std::string& statements) {
 
 inline Literal nasty(const Type& type) {
   constexpr double inf = std::numeric_limits<double>::infinity();
-  constexpr double floats[] = {-0.0, std::nan(""), inf, -inf, 0.0, 1, -1, 2.5, -3.5, 1e-42, 3e38, 0.1};
+  constexpr double floats[] = {
+      -0.0, std::numeric_limits<double>::quiet_NaN(), inf, -inf, 0.0, 1, -1, 2.5, -3.5, 1e-42, 3e38, 0.1};
   constexpr std::int64_t ints[] = {0, INT64_MIN, -1, 1, INT64_MAX, 2, -128, 127, 5, 255, 32768, -7};
   Literal value = Literal::uninitialized(type);
   visit_dtype(type.dtype, [&]<class T>() {

@@ -94,6 +94,7 @@ TEST(Fold, LargeResultsAndLongWorkStay) {
         "graph @body(%a: f32[]) {\n%b = add(%a, %a)\n%c = sin(%b)\nreturn %c\n}\n");
   stays(
       "%a = constant() {value=f32[2](1, 2)}\n%b = kernel_call(%a) {name=\"k\", results=[f32[2]]}\nreturn %b");
+  stays("%a = constant() {value=f32[2](1, 2)}\n%b = barrier(%a)\n%c = neg(%b)\nreturn %c");
 }
 
 TEST(Fold, ShortScansAndCompositesAreEvaluated) {
@@ -152,12 +153,13 @@ TEST(Cse, EqualNodesMerge) {
   });
 }
 
-TEST(Cse, CollectivesKernelsAndOtherShardingsStay) {
+TEST(Cse, CollectivesKernelsBarriersAndOtherShardingsStay) {
   for (const std::string text : {
            "graph @main(%x: f32[4]) mesh(a=2) {\n%a = all_reduce(%x) {kind=sum, mesh_axes=[a]}\n%b = "
            "all_reduce(%x) {kind=sum, mesh_axes=[a]}\nreturn %a, %b\n}",
            "graph @main(%x: f32[4]) {\n%a = kernel_call(%x) {name=\"k\", results=[f32[4]]}\n%b = "
            "kernel_call(%x) {name=\"k\", results=[f32[4]]}\nreturn %a, %b\n}",
+           "graph @main(%x: f32[4]) {\n%a = barrier(%x)\n%b = barrier(%x)\nreturn %a, %b\n}",
            "graph @main(%x: f32[4]) mesh(a=2) {\n%a = exp(%x) : f32[4] sharding([a])\n%b = exp(%x) : "
            "f32[4]\nreturn %a, %b\n}",
        })

@@ -1,7 +1,7 @@
 #pragma once
 
-// Arrays in files: NumPy's .npy and .npz. Readers check every size against the bytes that are there before they
-// allocate and throw kParse with the file and offset; writers make a temporary file and rename it.
+// Arrays in files: NumPy's .npy and .npz. Readers check every size against the bytes that are there before
+// they allocate and throw kParse with the file and offset; writers make a temporary file and rename it.
 
 #include <filesystem>
 #include <map>

@@ -1,6 +1,6 @@
 // Common subexpressions: of nodes with equal op, operands, attributes, sub-graphs and shardings the first
-// stays. Ops are pure, random_bits too, as its key is an operand. Collectives are meetings of devices and
-// kernels are opaque; both stay.
+// stays. Ops are pure, random_bits too, as its key is an operand. Collectives are meetings of devices, and
+// barriers are there to keep equal work apart; both stay, and so do kernels.
 
 #include <algorithm>
 #include <unordered_map>
@@ -60,18 +60,12 @@ bool equal(const ir::Node& a, const ir::Node& b) {
   return true;
 }
 
-bool has_collective(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const ir::Node& node) {
-    return info(node.op).op_class == ir::OpClass::collective || node.op == Op::kernel_call ||
-           std::any_of(node.graphs.begin(), node.graphs.end(),
-                       [](const ir::GraphRef& g) { return has_collective(*g); });
-  });
-}
-
 bool mergeable(const ir::Node& node) {
-  return info(node.op).op_class != ir::OpClass::collective && node.op != Op::kernel_call &&
-         std::none_of(node.graphs.begin(), node.graphs.end(),
-                      [](const ir::GraphRef& g) { return has_collective(*g); });
+  const ir::OpClass op_class = info(node.op).op_class;
+  return op_class != ir::OpClass::collective && op_class != ir::OpClass::opaque &&
+         std::all_of(node.graphs.begin(), node.graphs.end(), [](const ir::GraphRef& g) {
+           return std::all_of(g->nodes().begin(), g->nodes().end(), mergeable);
+         });
 }
 
 ir::Graph merged(const ir::Graph& graph, Subgraphs& subgraphs) {

@@ -73,7 +73,8 @@ bool spend_node(Budget& budget, const ir::Node& node, std::span<const Type> in, 
       return spend_graph(budget, *node.graphs[0], times) && spend_graph(budget, *node.graphs[1], times);
     case Op::composite: return spend_graph(budget, *node.graphs[0], times);
     case Op::kernel_call: return !node.graphs.empty() && spend_graph(budget, *node.graphs[0], times);
-    case Op::while_loop: return false;
+    case Op::while_loop:
+    case Op::barrier: return false;
     // These read every element of their operands; the others read what they write.
     case Op::reduce:
     case Op::arg_reduce:

@@ -1,11 +1,14 @@
 // Elementwise ops. Operands pass through buffers of kChunk wide elements: load, one plain loop, store. The
 // functions of the ops of ops.def without attributes stand in functions.h; the switch over them is generated.
 
-#include <functional>
+#include <algorithm>
+#include <type_traits>
 
 #include "eval/functions.h"
 #include "eval/internal.h"
 #include "eval/wide.h"
+
+#pragma GCC diagnostic error "-Wswitch"
 
 namespace systole::eval {
 

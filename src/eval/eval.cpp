@@ -1,3 +1,6 @@
+// The switch over all ops, and the frame around each evaluation: arguments and results checked, failed
+// allocations turned into typed errors.
+
 #include "eval/eval.h"
 
 #include <new>

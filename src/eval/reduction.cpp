@@ -103,7 +103,8 @@ Literal arg_reduce(const Node& node, const Operands& x) {
   const DType dtype = x[0].dtype();
   const Lanes lanes(x[0].dims(), a.axis);
   std::vector<std::int64_t> result(static_cast<std::size_t>(node.types[0].shape.count()), 0);
-  if (lanes.length == 0 && !result.empty())
+  if (result.empty()) return store_all<std::int64_t>(node.types[0], result);
+  if (lanes.length == 0)
     throw Error(ErrorKind::kShape, "arg_reduce", "an empty axis has no largest or smallest element", {},
                 x[0].type().to_string());
   const auto block = static_cast<std::size_t>(lanes.length * lanes.inner);
@@ -114,7 +115,7 @@ Literal arg_reduce(const Node& node, const Operands& x) {
       if (best != best) return false;  // the first NaN stays
       return v != v || (largest ? v > best : v < best);
     };
-    for (std::int64_t o = 0; o < lanes.outer && block != 0; ++o) {
+    for (std::int64_t o = 0; o < lanes.outer; ++o) {
       load<W>(dtype, x[0].bytes() + o * block_bytes, static_cast<std::int64_t>(block), values.data());
       std::int64_t* index = result.data() + o * lanes.inner;
       for (std::int64_t i = 1; i < lanes.length; ++i)

@@ -1,3 +1,6 @@
+// Buffers are literals and an executable is the graph itself. A graph with collectives runs once per device
+// of its mesh, on a thread each; every other graph runs on the caller's thread.
+
 #include "backend/reference/reference.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 // Builds relu(x·w + b) as a graph, prints it, runs it on a device and prints the result.
 
 #include <systole/systole.h>
+
 #include <iostream>
 
 int main(int argc, char** argv) try {

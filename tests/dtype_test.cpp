@@ -140,6 +140,10 @@ TEST(Literal, ErrorsAreTyped) {
   EXPECT_THROW(Literal::of<float>({2}, {1, 2}).values<double>(), Error);
   EXPECT_THROW(Literal::of<float>({2}, {1, 2}).item<float>(), Error);
   EXPECT_TRUE(Literal::scalar(true).item<bool>());
+  EXPECT_THROW(Literal::full({DType::i8, {2}}, 128), Error);
+  EXPECT_THROW(Literal::full({DType::u8, {2}}, -1), Error);
+  EXPECT_THROW(Literal::full({DType::i64, {2}}, kNan), Error);
+  EXPECT_EQ(Literal::full({DType::i8, {1}}, -128).item<std::int8_t>(), -128);
 }
 
 TEST(Literal, PrintsLikeNumpy) {

@@ -81,6 +81,11 @@ graph @main(%x: f32[N,784], %y: f32[2*N+1]) {
   EXPECT_THROW(match_symbols(g, wrong), Error);
 }
 
+TEST(Graph, ASymbolInAnAttributeAloneIsSymbolic) {
+  const Graph g = parse("systole.ir 1\ngraph @main() { %n = dimension() {dim=N, dtype=i32} return %n }");
+  EXPECT_FALSE(g.is_static());
+}
+
 TEST(Text, CompositesWithoutBodyGetTheRegisteredOne) {
   const Graph g = parse("systole.ir 1\ngraph @main(%x: f32[2,3]) { %y = composite softmax(%x) return %y }");
   EXPECT_EQ(g.node(1).graphs.size(), 1u);

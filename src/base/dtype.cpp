@@ -25,6 +25,10 @@ DType signed_of_size(std::size_t bytes) {
   return bytes == 1 ? DType::i8 : bytes == 2 ? DType::i16 : bytes == 4 ? DType::i32 : DType::i64;
 }
 
+constexpr std::uint64_t kSignBit = std::uint64_t{1} << 63;
+constexpr std::uint64_t kInfinityBits = std::uint64_t{0x7ff} << 52;
+constexpr std::uint64_t kQuietNanBits = std::uint64_t{0xfff} << 51;
+
 }  // namespace
 
 std::string_view name(DType dtype) { return kFacts[static_cast<int>(dtype)].name; }
@@ -64,40 +68,42 @@ Bits SmallFloat<Bits, E, M, FiniteOnly>::encode(double value) {
   constexpr Bits quiet_nan =
       FiniteOnly ? static_cast<Bits>((1 << (E + M)) - 1) : static_cast<Bits>(exponent_mask | 1 << (M - 1));
   constexpr Bits overflow = FiniteOnly ? quiet_nan : exponent_mask;
-  const Bits sign = static_cast<Bits>((std::signbit(value) ? 1 : 0) << (E + M));
-  if (std::isnan(value)) return static_cast<Bits>(sign | quiet_nan);
-  if (std::isinf(value)) return static_cast<Bits>(sign | overflow);
-  if (value == 0) return sign;
-  int exponent;
-  std::frexp(value, &exponent);  // |value| in [2^(exponent-1), 2^exponent)
-  // The value in units of the last place of its binade; denormals share the smallest normal's unit.
-  const int unit = std::max(exponent - 1, 1 - bias) - M;
-  const double scaled = std::nearbyint(std::ldexp(std::fabs(value), -unit));
-  // Adding the mantissa to the biased exponent lets a carry out of the mantissa step the exponent.
-  const std::int64_t bits =
-      static_cast<std::int64_t>(scaled) + ((static_cast<std::int64_t>(unit) + M + bias - 1) << M);
-  const std::int64_t limit = FiniteOnly ? quiet_nan : exponent_mask;
-  return static_cast<Bits>(sign | (bits >= limit ? overflow : static_cast<Bits>(bits)));
+  constexpr std::int64_t limit = FiniteOnly ? quiet_nan : exponent_mask;
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  const std::uint64_t magnitude = bits & ~kSignBit;
+  const Bits sign = static_cast<Bits>((bits >> 63) << (E + M));
+  if (magnitude > kInfinityBits) return static_cast<Bits>(sign | quiet_nan);
+  std::int64_t result;
+  if (magnitude >= std::uint64_t{1024 - bias} << 52) {
+    // A normal number: round away the mantissa bits that do not fit (a carry steps the exponent), then rebase
+    // it.
+    constexpr int drop = 52 - M;
+    const std::uint64_t rounded =
+        magnitude + ((std::uint64_t{1} << (drop - 1)) - 1) + (magnitude >> drop & 1);
+    result = static_cast<std::int64_t>(rounded >> drop) - (static_cast<std::int64_t>(1023 - bias) << M);
+  } else {
+    // A denormal counts units of the smallest one; rounding up to the smallest normal gives its bits too.
+    result = static_cast<std::int64_t>(std::nearbyint(std::ldexp(std::fabs(value), bias - 1 + M)));
+  }
+  return static_cast<Bits>(sign | (result >= limit ? overflow : static_cast<Bits>(result)));
 }
 
 template <class Bits, int E, int M, bool FiniteOnly>
 double SmallFloat<Bits, E, M, FiniteOnly>::decode(Bits bits) {
   constexpr int bias = (1 << (E - 1)) - 1;
   const int exponent = bits >> M & ((1 << E) - 1);
-  const int mantissa = bits & ((1 << M) - 1);
-  const bool negative = bits >> (E + M) & 1;
-  double magnitude;
+  const std::uint64_t mantissa = bits & ((1 << M) - 1);
+  const std::uint64_t sign = static_cast<std::uint64_t>(bits >> (E + M)) << 63;
   const bool top = exponent == (1 << E) - 1;
-  if (top && (FiniteOnly ? mantissa == (1 << M) - 1 : mantissa != 0)) {
-    magnitude = std::numeric_limits<double>::quiet_NaN();
-  } else if (top && !FiniteOnly) {
-    magnitude = std::numeric_limits<double>::infinity();
-  } else if (exponent == 0) {
-    magnitude = std::ldexp(mantissa, 1 - bias - M);
-  } else {
-    magnitude = std::ldexp(mantissa + (1 << M), exponent - bias - M);
+  if (top && (FiniteOnly ? mantissa == (1 << M) - 1 : mantissa != 0))
+    return std::bit_cast<double>(sign | kQuietNanBits);
+  if (top && !FiniteOnly) return std::bit_cast<double>(sign | kInfinityBits);
+  if (exponent == 0) {
+    const double magnitude = std::ldexp(static_cast<double>(mantissa), 1 - bias - M);
+    return sign != 0 ? -magnitude : magnitude;
   }
-  return negative ? -magnitude : magnitude;
+  return std::bit_cast<double>(sign | static_cast<std::uint64_t>(exponent - bias + 1023) << 52 |
+                               mantissa << (52 - M));
 }
 
 template class SmallFloat<std::uint16_t, 5, 10>;

@@ -1,6 +1,7 @@
 #include "systole/base/literal.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -76,6 +77,13 @@ Literal::Literal(Type type, std::shared_ptr<std::byte> data, bool owned)
 Literal Literal::full(Type type, double value) {
   Literal out = uninitialized(std::move(type));
   visit_dtype(out.dtype(), [&]<class T>() {
+    if constexpr (std::is_integral_v<T>) {
+      // The bounds as doubles: -2^k is exact and 2^k is the first value above.
+      const double above = std::ldexp(1.0, std::numeric_limits<T>::digits);
+      if (!(value < above && value >= (std::is_signed_v<T> ? -above : 0)))
+        throw Error(ErrorKind::kInvalidArgument, "literal",
+                    "a value out of range for " + std::string(name(out.dtype())), {}, std::to_string(value));
+    }
     auto v = out.mutable_values<T>();
     std::fill(v.begin(), v.end(), static_cast<T>(value));
   });

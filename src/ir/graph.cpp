@@ -158,8 +158,29 @@ void Graph::set_debug(std::int32_t node, DebugInfo debug) {
       debug == DebugInfo{} ? nullptr : std::make_shared<const DebugInfo>(std::move(debug));
 }
 
+namespace {
+
+struct IsStatic {
+  bool operator()(const Dim& v) const { return v.is_static(); }
+  bool operator()(const Shape& v) const { return v.is_static(); }
+  bool operator()(const auto&) const { return true; }
+};
+
+bool has_static_attrs(const Node& node) {
+  bool result = true;
+  std::visit(
+      [&]<class A>(const A& a) {
+        A::fields([&](std::string_view, auto member) { result = result && IsStatic{}(a.*member); });
+      },
+      node.attrs);
+  return result;
+}
+
+}  // namespace
+
 bool Graph::is_static() const {
   return std::all_of(nodes_.begin(), nodes_.end(), [](const Node& n) {
+    if (!has_static_attrs(n)) return false;
     return std::all_of(n.types.begin(), n.types.end(), [](const Type& t) { return t.shape.is_static(); }) &&
            std::all_of(n.graphs.begin(), n.graphs.end(), [](const GraphRef& g) { return g->is_static(); });
   });

@@ -41,7 +41,7 @@ class SYSTOLE_API Literal {
   static Literal of(Shape shape, std::initializer_list<T> values) {
     return of<T>(std::move(shape), std::span<const T>(values.begin(), values.size()));
   }
-  // `value` converted to `dtype` in every element.
+  // `value` converted to the dtype in every element; throws kInvalidArgument when an integer cannot hold it.
   static Literal full(Type type, double value);
   static Literal full_int(Type type, std::int64_t value);
 

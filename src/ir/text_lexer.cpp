@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "ir/text_literal.h"
+
 namespace systole::ir {
 
 namespace {
@@ -25,8 +27,8 @@ std::string Lexer::position(const Token& token) const {
 }
 
 void Lexer::fail(const Token& token, std::string message, std::string expected) const {
-  std::string got =
-      token.kind == TokenKind::end ? "the end of the file" : fmt::format("'{}'", token.text.substr(0, 60));
+  std::string got = token.kind == TokenKind::end ? "the end of the file"
+                                                 : fmt::format("'{}'", escaped(token.text.substr(0, 60)));
   throw Error(ErrorKind::kParse, position(token), std::move(message), std::move(expected), std::move(got));
 }
 

@@ -82,8 +82,8 @@ bool is_splat(const Literal& value) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
+std::string escaped(std::string_view text) {
+  std::string out;
   for (char c : text) {
     if (c == '"' || c == '\\')
       (out += '\\') += c;
@@ -96,8 +96,10 @@ std::string quoted(std::string_view text) {
     else
       out += c;
   }
-  return out + "\"";
+  return out;
 }
+
+std::string quoted(std::string_view text) { return '"' + escaped(text) + '"'; }
 
 std::string number_text(double value) {
   std::string text = std::isnan(value) ? "nan" : shortest(value);

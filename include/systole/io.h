@@ -2,9 +2,10 @@
 
 // Arrays in files: NumPy's .npy and .npz. Readers check every size against the bytes that are there before
 // they allocate and throw kParse with the file and offset; writers make a temporary file and rename it.
+// NumPy has no bf16 and no 8-bit floats: these are written as void items (V2, V1) and come back as u16 and
+// u8, which Literal::reinterpreted() gives their dtype again.
 
 #include <filesystem>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>

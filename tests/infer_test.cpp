@@ -132,6 +132,26 @@ TEST(Verify, CollectivesAndShardingsDoNotMix) {
   EXPECT_THROW(verify(g), Error);
 }
 
+TEST(Verify, EverySymbolStandsInAnInput) {
+  EXPECT_THROW(verify(parse("systole.ir 1\ngraph @m() { %n = dimension() {dim=n, dtype=i32} return %n }")),
+               Error);
+  EXPECT_NO_THROW(verify(
+      parse("systole.ir 1\ngraph @m(%x: f32[n]) { %n = dimension() {dim=2*n, dtype=i32} return %n }")));
+}
+
+TEST(Graph, ValuesThatAreNotThereAreRefused) {
+  Graph a, b;
+  a.set_mesh({{{"d", 2}}});
+  const Value x = a.input("x", {DType::f32, {2}});
+  EXPECT_THROW(a.output(Value(&a, {7, 3})), Error);
+  EXPECT_THROW(a.output(Value(&a, {0, 1})), Error);
+  EXPECT_THROW(a.add(Op::neg, {Value(&a, {0, 1})}), Error);
+  EXPECT_THROW(a.set_sharding(Value(&a, {9, 0}), {{{"d"}}}), Error);
+  EXPECT_THROW(b.set_sharding(x, {{{"d"}}}), Error);
+  EXPECT_THROW(a.set_debug(5, {}), Error);
+  EXPECT_THROW(a.set_debug(-1, {}), Error);
+}
+
 TEST(Graph, OperandsOfAnotherGraphAreRefused) {
   Graph a, b;
   const Value x = a.input("x", {DType::f32, {2}});

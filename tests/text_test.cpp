@@ -53,6 +53,71 @@ graph @main(
 
 TEST(Text, PrintOfParseIsTheSameText) { EXPECT_EQ(print(parse(kEverything)), kEverything); }
 
+TEST(Text, CommentsStayWithWhatTheySpeakOf) {
+  const char* text = R"(systole.ir 1
+graph @main(%x: f32[2], // the data
+            %z: f32[2]) { // about main
+  %y = add(%x, %z) // about y
+  // before z
+  %w = neg(%y)
+  return %w // the result
+} // end
+// trailer
+)";
+  const char* wanted = R"(systole.ir 1
+
+// about main
+graph @main(
+    // the data
+    %x: f32[2],
+    %z: f32[2]) {
+  // about y
+  %y = add(%x, %z) : f32[2]
+  // before z
+  %w = neg(%y) : f32[2]
+  // the result
+  return %w
+}
+// end
+// trailer
+)";
+  EXPECT_EQ(print(parse(text)), wanted);
+  EXPECT_EQ(print(parse(wanted)), wanted);
+}
+
+TEST(Text, LiteralsOverflowIsRefusedAndUnderflowRounds) {
+  const auto value = [](const std::string& literal) {
+    return parse("systole.ir 1\ngraph @main() { %c = constant() {value=" + literal + "} return %c }")
+        .node(0)
+        .as<ConstantAttrs>()
+        .value;
+  };
+  EXPECT_EQ(value("f32[](1e-60)").item<float>(), 0);
+  EXPECT_EQ(value("f64[](1e-400)").item<double>(), 0);
+  EXPECT_EQ(value("f16[](1e-30)").item<f16>().bits(), 0);
+  EXPECT_EQ(value("f32[](-inf)").item<float>(), -std::numeric_limits<float>::infinity());
+  for (const char* bad : {"f16[](70000)", "f8e4m3fn[](1000)", "f32[](1e39)", "f64[](1e400)",
+                          "f32[](infinity)", "f32[](0x1p3)", "f32[2](1,2,)"})
+    EXPECT_THROW(value(bad), Error) << bad;
+}
+
+TEST(Text, SymbolNamesAreThoseTheTextCanHold) {
+  EXPECT_THROW(Dim::symbol("n-1"), Error);
+  EXPECT_THROW(Dim::symbol(""), Error);
+  EXPECT_EQ(parse_type("f32[n - 1]"), parse_type("f32[n-1]"));
+  EXPECT_THROW(parse_type("f32[n+-1]"), Error);
+}
+
+TEST(Text, ShapesOfNumbersAreListsInCompositeAttributes) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {2}});
+  const std::vector<Type> types = {x.type()};
+  const GraphRef body = make_graph("own", types, [](const Values& v) { return v; });
+  const Values y = g.add_multi(Op::composite, x, CompositeAttrs{"own", {{"shape", Shape{2, 3}}}}, {body});
+  g.output(y[0]);
+  EXPECT_TRUE(parse(print(g)).same_structure(g));
+}
+
 TEST(Text, ParseOfPrintIsTheSameGraph) {
   const Graph g = parse(kEverything);
   const Graph again = parse(print(g));
@@ -188,9 +253,31 @@ INSTANTIATE_TEST_SUITE_P(
             "needs a graph with a mesh"},
         Bad{"%y = neg(%x) sharding([x],[]) return %y }", ErrorKind::kInvalidArgument,
             "the graph has no mesh"},
+        Bad{"%y = input() return %y }", ErrorKind::kParse, "inputs stand in the graph's signature"},
+        Bad{"%y = dimension() {dtype=i32} return %y }", ErrorKind::kParse, "needs the attribute dim"},
+        Bad{"%y = composite softmax(%x) {axsi=1} return %y }", ErrorKind::kInvalidArgument,
+            "expected one of axis, got 'axsi'"},
         Bad{"return \"a", ErrorKind::kParse, "a string without an end"},
         Bad{"return %x", ErrorKind::kParse, "expected '}', got the end of the file"},
         Bad{"", ErrorKind::kParse, "got the end of the file"}));
+
+TEST(Text, UnusedGraphsAndWrongAliasesAreRefused) {
+  const auto message = [](const char* text) -> std::string {
+    try {
+      parse(text, "f.sir");
+      return "accepted";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  EXPECT_EQ(message("systole.ir 1\ngraph @helper() { return }\ngraph @m() { return }"),
+            "f.sir:2:7: a graph that no later one uses; got '@helper'");
+  EXPECT_EQ(message("systole.ir 1\ngraph @z() { return }\ngraph @a() { return }"),
+            "f.sir:2:7: a graph that no later one uses; got '@z'");
+  EXPECT_EQ(message("systole.ir 1\ngraph @m(%x: f32[2] {alias=1}) { return %x }"),
+            "f.sir:2:10: alias=1 names no output of this type; expected 0 to 0, an output of type f32[2], "
+            "got '%x'");
+}
 
 TEST(Text, OtherVersionsAreRefused) {
   EXPECT_THROW(parse("systole.ir 2\ngraph @main() { return }"), Error);

@@ -1,5 +1,6 @@
 #include "systole/base/shape.h"
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 #include <mutex>
@@ -41,6 +42,13 @@ SymbolTable& symbols() {
   return table;
 }
 
+// What the text form can write: docs/ir.md.
+bool is_symbol_name(std::string_view name) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto inner = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '$'; };
+  return !name.empty() && letter(name[0]) && std::all_of(name.begin(), name.end(), inner);
+}
+
 std::int64_t checked_mul(std::int64_t a, std::int64_t b) {
   std::int64_t r;
   if (__builtin_mul_overflow(a, b, &r))
@@ -64,6 +72,9 @@ Dim Dim::affine(std::int64_t scale, std::string_view name, std::int64_t offset) 
     throw Error(ErrorKind::kLimit, "shape", "the factor of a symbolic dimension does not fit 32 bits");
   Dim d(offset);
   if (scale == 0) return d;
+  if (!is_symbol_name(name))
+    throw Error(ErrorKind::kInvalidArgument, "symbol", "not a name",
+                "a letter or _, then letters, digits, _, . and $", "\"" + std::string(name) + "\"");
   d.scale_ = static_cast<std::int32_t>(scale);
   d.symbol_ = symbols().intern(name);
   return d;

@@ -25,7 +25,7 @@ std::vector<bool> live_nodes(const ir::Graph& graph) {
 ir::Graph swept(const ir::Graph& graph, Subgraphs& subgraphs) {
   const std::vector<bool> live = live_nodes(graph);
   ir::Graph out(graph.name());
-  out.set_comments(graph.comment(), graph.closing_comment());
+  out.set_comments(graph.comments());
   if (graph.mesh()) out.set_mesh(*graph.mesh());
   std::vector<Values> mapped(live.size());
   const auto find = [&](ir::ValueId v) {

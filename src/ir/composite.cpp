@@ -63,9 +63,12 @@ std::vector<const CompositeDef*> all_composites() {
 
 GraphRef composite_body(const CompositeDef& def, std::span<const Type> operands, AttrMap& attrs) {
   for (const auto& [key, value] : attrs)
-    if (!def.defaults.contains(key))
-      throw Error(ErrorKind::kInvalidArgument, "composite " + def.name,
-                  fmt::format("no attribute is named '{}'", key));
+    if (!def.defaults.contains(key)) {
+      std::string known;
+      for (const auto& entry : def.defaults) known += (known.empty() ? "" : ", ") + entry.first;
+      throw Error(ErrorKind::kInvalidArgument, "composite " + def.name, "no such attribute",
+                  known.empty() ? "none" : "one of " + known, fmt::format("'{}'", key));
+    }
   for (const auto& [key, value] : def.defaults) attrs.emplace(key, value);
   // A body is fresh for each use; printing merges equal ones.
   auto body = std::make_shared<Graph>(def.name);

@@ -7,7 +7,14 @@ namespace systole::ir {
 
 namespace {
 constexpr std::size_t kEarlyNameChecks = 256;
+
+// In text a shape of numbers is a list of integers, so it is one here too.
+void normalize(AttrMap& attrs) {
+  for (auto& [key, value] : attrs)
+    if (const auto* shape = std::get_if<Shape>(&value); shape != nullptr && shape->is_static())
+      value = shape->dims();
 }
+}  // namespace
 
 std::int64_t Mesh::size() const {
   std::int64_t n = 1;
@@ -44,6 +51,15 @@ std::int32_t Graph::append(Node node) {
   return size() - 1;
 }
 
+void Graph::check(const Value& value, std::string_view where) const {
+  if (!value.valid() || &value.graph() != this)
+    throw Error(ErrorKind::kInvalidArgument, std::string(where), "a value of another graph");
+  const ValueId id = value.id();
+  if (id.node < 0 || id.node >= size() || id.index < 0 ||
+      static_cast<std::size_t>(id.index) >= node(id.node).types.size())
+    throw Error(ErrorKind::kInvalidArgument, std::string(where), "the graph has no such value");
+}
+
 Value Graph::input(std::string name, Type type, std::int64_t alias) {
   check_type(type, "input " + name);
   // A courtesy while signatures are short; verify() checks all of them.
@@ -68,12 +84,11 @@ Values Graph::add_multi(Op op, ValueList operands, Attrs attrs, std::vector<Grap
   operand_types.reserve(operands.size());
   node.operands.reserve(operands.size());
   for (const Value& v : operands) {
-    if (!v.valid() || &v.graph() != this || v.id().node < 0 || v.id().node >= size())
-      throw Error(ErrorKind::kInvalidArgument, std::string(ir::name(op)),
-                  "an operand belongs to another graph");
+    check(v, ir::name(op));
     node.operands.push_back(v.id());
     operand_types.push_back(v.type());
   }
+  if (auto* composite = std::get_if<CompositeAttrs>(&attrs)) normalize(composite->attrs);
   node.types = infer_types(op, operand_types, attrs, graphs, mesh_);
   node.attrs = std::move(attrs);
   node.graphs = std::move(graphs);
@@ -95,8 +110,7 @@ Value Graph::add(Op op, ValueList operands, Attrs attrs, std::vector<GraphRef> g
 Value Graph::constant(Literal value) { return add(Op::constant, {}, ConstantAttrs{std::move(value)}); }
 
 void Graph::output(Value value, std::string name) {
-  if (!value.valid() || &value.graph() != this)
-    throw Error(ErrorKind::kInvalidArgument, "output", "the value belongs to another graph");
+  check(value, "output");
   for (std::size_t i = 0; i < std::min(outputs_.size(), kEarlyNameChecks); ++i)
     if (!name.empty() && outputs_[i].name == name)
       throw Error(ErrorKind::kInvalidArgument, "graph " + name_,
@@ -119,12 +133,10 @@ void Graph::set_mesh(Mesh mesh) {
   mesh_ = std::move(mesh);
 }
 
-void Graph::set_comments(std::string before, std::string closing) {
-  comment_ = std::move(before);
-  closing_comment_ = std::move(closing);
-}
+void Graph::set_comments(GraphComments comments) { comments_ = std::move(comments); }
 
 void Graph::set_sharding(Value value, Sharding sharding) {
+  check(value, "sharding");
   const Type& type = value.type();
   const auto fail = [&](std::string message, std::string expected = {}, std::string got = {}) {
     throw Error(ErrorKind::kInvalidArgument, "sharding", std::move(message), std::move(expected),
@@ -154,6 +166,9 @@ void Graph::set_sharding(Value value, Sharding sharding) {
 }
 
 void Graph::set_debug(std::int32_t node, DebugInfo debug) {
+  if (node < 0 || node >= size())
+    throw Error(ErrorKind::kInvalidArgument, "set_debug", "no such node", fmt::format("0 to {}", size() - 1),
+                std::to_string(node));
   nodes_[static_cast<std::size_t>(node)].debug =
       debug == DebugInfo{} ? nullptr : std::make_shared<const DebugInfo>(std::move(debug));
 }
@@ -163,6 +178,10 @@ namespace {
 struct IsStatic {
   bool operator()(const Dim& v) const { return v.is_static(); }
   bool operator()(const Shape& v) const { return v.is_static(); }
+  bool operator()(const AttrMap& v) const {
+    return std::all_of(v.begin(), v.end(),
+                       [](const auto& entry) { return std::visit(IsStatic{}, entry.second); });
+  }
   bool operator()(const auto&) const { return true; }
 };
 

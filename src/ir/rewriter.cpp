@@ -23,7 +23,7 @@ GraphRef rewrite_shared(const GraphRef& graph, const Rule& rule, const RewriteOp
 
 Graph rewrite_graph(const Graph& graph, const Rule& rule, const RewriteOptions& options, Done& done) {
   Graph out(graph.name());
-  out.set_comments(graph.comment(), graph.closing_comment());
+  out.set_comments(graph.comments());
   if (graph.mesh()) out.set_mesh(*graph.mesh());
   std::vector<Values> mapped(static_cast<std::size_t>(graph.size()));
   for (std::int32_t i = 0; i < graph.size(); ++i) {

@@ -33,6 +33,7 @@ void Lexer::fail(const Token& token, std::string message, std::string expected) 
 }
 
 std::string Lexer::take_comments() { return std::exchange(comments_, {}); }
+std::string Lexer::take_trailing() { return std::exchange(trailing_, {}); }
 
 void Lexer::skip_blanks() {
   while (at_ < text_.size()) {
@@ -47,8 +48,10 @@ void Lexer::skip_blanks() {
       std::string_view comment = text_.substr(begin, end - begin);
       if (!comment.empty() && comment.front() == ' ') comment.remove_prefix(1);
       while (!comment.empty() && (comment.back() == ' ' || comment.back() == '\r')) comment.remove_suffix(1);
-      if (!comments_.empty()) comments_ += '\n';
-      comments_ += comment.empty() ? std::string_view(" ") : comment;  // an empty comment line stays a line
+      // A comment behind a token speaks of what ends there; one on its own line of what follows.
+      std::string& list = token_.kind != TokenKind::end && token_.line == line_ ? trailing_ : comments_;
+      if (!list.empty()) list += '\n';
+      list += comment.empty() ? std::string_view(" ") : comment;  // an empty comment line stays a line
       at_ = end;
     } else {
       return;

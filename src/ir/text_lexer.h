@@ -25,6 +25,7 @@ class Lexer {
   const Token& token() const { return token_; }
   void advance();
   std::string take_comments();  // those met since the last call, newline-separated
+  std::string take_trailing();  // of these, those that began on the line of the token before them
   std::string position(const Token& token) const;
   [[noreturn]] void fail(const Token& token, std::string message, std::string expected = {}) const;
 
@@ -37,7 +38,7 @@ class Lexer {
   std::size_t at_ = 0, line_start_ = 0;
   int line_ = 1;
   Token token_;
-  std::string comments_;
+  std::string comments_, trailing_;
 };
 
 }  // namespace systole::ir

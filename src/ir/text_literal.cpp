@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -39,16 +40,26 @@ bool from_text(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// from_chars takes nan, inf and infinity; nothing else that starts with a letter. Overflow reads as out of
-// range.
+// nan, inf and -inf are words; digits that overflow are refused, those that underflow round.
 template <class T>
 bool float_from_text(std::string_view text, T& value) {
-  if (text == "nan") {
-    value = std::numeric_limits<T>::quiet_NaN();
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  if (text == "nan" || text == "inf" || text == "-inf") {
+    value = static_cast<T>(text == "nan"   ? std::numeric_limits<double>::quiet_NaN()
+                           : text == "inf" ? inf
+                                           : -inf);
     return true;
   }
-  if (text.find("nan") != text.npos) return false;
-  return from_text(text, value);
+  if (text.find_first_not_of("0123456789+-.eE") != text.npos) return false;
+  if constexpr (std::is_floating_point_v<T>)
+    if (from_text(text, value)) return true;
+  // Small floats, and what from_chars calls out of range.
+  double wide;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), wide);
+  if (end != text.data() + text.size() || error == std::errc::invalid_argument) return false;
+  if (error == std::errc::result_out_of_range) wide = std::strtod(std::string(text).c_str(), nullptr);
+  value = static_cast<T>(wide);
+  return std::isfinite(static_cast<double>(value));
 }
 
 // Decimal text keeps every value but the NaNs that are not the canonical one.
@@ -118,12 +129,8 @@ bool parse_element(std::string_view text, DType dtype, std::byte* element) {
       value = text == "true" || text == "1";
     } else if constexpr (std::is_integral_v<T>) {
       if (!from_text(text, value)) return false;
-    } else if constexpr (std::is_floating_point_v<T>) {
-      if (!float_from_text(text, value)) return false;
-    } else {
-      double wide;
-      if (!float_from_text(text, wide)) return false;
-      value = T(wide);
+    } else if (!float_from_text(text, value)) {
+      return false;
     }
     std::memcpy(element, &value, sizeof(T));
     return true;

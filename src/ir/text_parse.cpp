@@ -7,6 +7,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/nearest.h"
 #include "ir/text_lexer.h"
 #include "ir/text_literal.h"
 #include "systole/ir/composite.h"
@@ -16,39 +17,23 @@ namespace systole::ir {
 
 namespace {
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
+std::string nearest_op(std::string_view wrong) {
+  if (const CompositeDef* def = find_composite(wrong)) return "composite " + def->name;
+  std::vector<std::string_view> names;
+  for (const OpInfo& op : all_ops())
+    if (op.op != Op::input) names.push_back(op.name);
+  return std::string(nearest(wrong, names));
 }
 
-std::string nearest_op(std::string_view wrong) {
-  std::string best;
-  std::size_t best_distance = 2 + wrong.size() / 3;
-  if (wrong.size() > 64) return best;
-  for (const OpInfo& op : all_ops())
-    if (const std::size_t d = edit_distance(wrong, op.name); d < best_distance) {
-      best_distance = d;
-      best = op.name;
-    }
-  for (const CompositeDef* def : all_composites())
-    if (wrong == def->name) best = "composite " + def->name;
-  return best;
+void append(std::string& comment, std::string more) {
+  if (!comment.empty() && !more.empty()) comment += '\n';
+  comment += more;
 }
 
 // What an op cannot do without: the fields that say what it makes.
 template <class A, class T>
 constexpr bool kRequired =
-    std::is_same_v<T, Literal> || std::is_same_v<T, Shape> ||
+    std::is_same_v<T, Literal> || std::is_same_v<T, Shape> || std::is_same_v<T, Dim> ||
     (std::is_same_v<T, DType> && (std::is_same_v<A, ConvertAttrs> || std::is_same_v<A, IotaAttrs>));
 
 class Parser {
@@ -70,11 +55,15 @@ class Parser {
       last = parse_graph();
     }
     if (!last) fail("no graph in the file", "graph @name(…) {");
-    const std::string trailing = lexer_.take_comments();
-    if (!trailing.empty()) {
-      const std::string closing = last->closing_comment();
-      last->set_comments(last->comment(), closing.empty() ? trailing : closing + "\n" + trailing);
+    if (!unused_.empty()) {
+      const auto& [name, token] = *unused_.begin();
+      if (name != last->name() || unused_.size() > 1)
+        lexer_.fail(name != last->name() ? token : std::next(unused_.begin())->second,
+                    "a graph that no later one uses");
     }
+    GraphComments comments = last->comments();
+    append(comments.after, lexer_.take_comments());
+    last->set_comments(std::move(comments));
     return std::move(*last);
   }
 
@@ -151,6 +140,12 @@ class Parser {
     }
   }
 
+  std::int64_t parse_offset() {
+    if (token().kind == TokenKind::number && token().text[0] == '-')
+      fail("two signs", "a number without one");
+    return parse_integer();
+  }
+
   Dim parse_dim() {
     const Token start = token();
     std::int64_t scale = 1;
@@ -163,7 +158,9 @@ class Parser {
     next();
     std::int64_t offset = 0;
     if (accept('+'))
-      offset = parse_integer();
+      offset = parse_offset();
+    else if (accept('-'))
+      offset = -parse_offset();
     else if (token().kind == TokenKind::number && token().text[0] == '-')
       offset = parse_integer();
     return located(start, [&] { return Dim::affine(scale, symbol, offset); });
@@ -213,11 +210,10 @@ class Parser {
       bytes.resize(static_cast<std::size_t>(type.bytes()));
       for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = element[i % size];
     } else {
-      while (!at(')')) {
-        bytes.resize(bytes.size() + size);
-        parse_element_into(type.dtype, bytes.data() + bytes.size() - size);
-        if (!accept(',')) break;
-      }
+      if (!at(')')) do {
+          bytes.resize(bytes.size() + size);
+          parse_element_into(type.dtype, bytes.data() + bytes.size() - size);
+        } while (accept(','));
       if (static_cast<std::int64_t>(bytes.size() / size) != count)
         wrong_count(static_cast<std::int64_t>(bytes.size() / size));
     }
@@ -398,6 +394,7 @@ class Parser {
   GraphRef parse_graph_reference() {
     const auto it = graphs_.find(token().name);
     if (it == graphs_.end()) fail("a graph that is not defined before this one");
+    unused_.erase(it->first);
     next();
     return it->second;
   }
@@ -451,9 +448,26 @@ class Parser {
       if (auto sharding = parse_sharding()) apply(graph, result, *sharding);
   }
 
+  // A comment behind an input, past its comma too, is that input's.
+  void end_input(Graph& graph) {
+    const std::string comment = lexer_.take_trailing();
+    if (comment.empty()) return;
+    if (graph.size() == 0) {
+      GraphComments comments = graph.comments();
+      append(comments.before, comment);
+      graph.set_comments(std::move(comments));
+      return;
+    }
+    const Node& node = graph.node(graph.size() - 1);
+    DebugInfo debug = node.debug ? *node.debug : DebugInfo{};
+    append(debug.comment, comment);
+    graph.set_debug(graph.size() - 1, std::move(debug));
+  }
+
   void parse_input(Graph& graph) {
     const Token start = token();
     DebugInfo debug;
+    end_input(graph);
     debug.comment = lexer_.take_comments();
     std::string key = value_key();
     const std::string name = key[0] == 'n' ? key.substr(1) : std::string();
@@ -467,6 +481,7 @@ class Parser {
     }
     const Value input = located(start, [&] { return graph.input(name, type, attrs.alias); });
     define(start, std::move(key), input);
+    if (attrs.alias != -1) aliases_.emplace_back(start, input.id().node);
     // Shardings refer to the mesh, which stands after the inputs.
     if (auto sharding = parse_sharding()) pending_.emplace_back(input, std::move(*sharding));
     parse_loc(debug);
@@ -492,7 +507,9 @@ class Parser {
     const Token name_token = token();
     const std::string op_name = parse_name("an op");
     std::optional<Op> op = composite ? Op::composite : find_op(op_name);
-    if (!op || op == Op::input || (op == Op::composite && !composite)) {
+    if (op == Op::input)
+      lexer_.fail(name_token, "inputs stand in the graph's signature, not among its statements");
+    if (!op || (op == Op::composite && !composite)) {
       const std::string guess = nearest_op(op_name);
       throw Error(ErrorKind::kNotFound, lexer_.position(name_token),
                   fmt::format("no op is named '{}'", op_name),
@@ -520,6 +537,7 @@ class Parser {
     if (accept(':')) check_types(results, op_name);
     parse_shardings(graph, results);
     parse_loc(debug);
+    append(debug.comment, lexer_.take_trailing());
     graph.set_debug(graph.size() - 1, std::move(debug));
   }
 
@@ -547,25 +565,37 @@ class Parser {
   }
 
   Graph parse_graph() {
-    const std::string comment = lexer_.take_comments();
+    lexer_.take_trailing();
+    GraphComments comments{lexer_.take_comments(), {}, {}};
     expect_name("graph");
-    if (token().kind != TokenKind::graph_name) fail("a graph needs a name", "@name");
-    if (graphs_.contains(token().name)) fail("a graph of this name exists already");
-    Graph graph(token().name);
+    const Token name = token();
+    if (name.kind != TokenKind::graph_name) fail("a graph needs a name", "@name");
+    if (graphs_.contains(name.name)) fail("a graph of this name exists already");
+    Graph graph(name.name);
+    unused_.emplace(name.name, name);
     next();
     values_.clear();
     pending_.clear();
+    aliases_.clear();
+    graph.set_comments(comments);
     parse_list('(', ')', [&] { parse_input(graph); });
+    end_input(graph);
     if (at_name("mesh")) parse_mesh(graph);
     for (auto& [input, sharding] : pending_) apply(graph, input, sharding);
     expect('{');
+    comments = graph.comments();
+    append(comments.before, lexer_.take_trailing());
     while (!at_name("return")) {
       if (token().kind == TokenKind::end) fail("the graph has no end", "return … }");
       parse_statement(graph);
     }
-    graph.set_comments(comment, lexer_.take_comments());
+    comments.before_return = lexer_.take_comments();
     parse_return(graph);
+    append(comments.before_return, lexer_.take_comments());
+    append(comments.before_return, lexer_.take_trailing());
     expect('}');
+    append(comments.after, lexer_.take_trailing());
+    graph.set_comments(std::move(comments));
     return graph;
   }
 
@@ -595,17 +625,22 @@ class Parser {
       located(start, [&] { graph.output(value, std::move(name)); });
     } while (accept(','));
     // An alias names an output, so it can be checked only now.
-    for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
-      const std::int64_t alias = graph.node(graph.inputs()[i]).as<InputAttrs>().alias;
-      if (alias < -1 || alias >= static_cast<std::int64_t>(graph.outputs().size()) ||
-          (alias >= 0 && !(graph.output_type(static_cast<std::size_t>(alias)) == graph.input_type(i))))
-        fail(fmt::format("the alias of input {} names no output of its type", i));
+    for (const auto& [at, input] : aliases_) {
+      const std::int64_t alias = graph.node(input).as<InputAttrs>().alias;
+      const auto count = static_cast<std::int64_t>(graph.outputs().size());
+      if (alias < 0 || alias >= count ||
+          !(graph.output_type(static_cast<std::size_t>(alias)) == graph.node(input).types[0]))
+        lexer_.fail(
+            at, fmt::format("alias={} names no output of this type", alias),
+            fmt::format("0 to {}, an output of type {}", count - 1, graph.node(input).types[0].to_string()));
     }
   }
 
   Lexer lexer_;
   std::map<std::string, GraphRef, std::less<>> graphs_;
+  std::map<std::string, Token, std::less<>> unused_;  // graphs that no other has used so far
   std::unordered_map<std::string, Value> values_;
+  std::vector<std::pair<Token, std::int32_t>> aliases_;     // of the inputs under way
   std::vector<std::pair<Value, LocatedSharding>> pending_;  // of the inputs under way
 };
 

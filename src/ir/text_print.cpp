@@ -64,8 +64,8 @@ std::string composite_attrs_text(const AttrMap& attrs) {
 
 // A field at its default is left out, but for dtypes, shapes and literals: these say what the op makes.
 template <class T>
-constexpr bool kAlwaysPrinted =
-    std::is_same_v<T, Literal> || std::is_same_v<T, Shape> || std::is_same_v<T, DType>;
+constexpr bool kAlwaysPrinted = std::is_same_v<T, Literal> || std::is_same_v<T, Shape> ||
+                                std::is_same_v<T, Dim> || std::is_same_v<T, DType>;
 
 std::string attrs_text(const Attrs& attrs) {
   std::string text;
@@ -202,7 +202,7 @@ class FilePrinter {
 
   std::string graph_text(const Graph& graph, const std::string& name) const {
     const ValueNames names(graph);
-    std::string text = options_.debug_info ? comment_text(graph.comment(), "") : "";
+    std::string text = options_.debug_info ? comment_text(graph.comments().before, "") : "";
     const std::string head = "graph @" + name_text(name) + "(";
     std::vector<std::string> inputs;
     bool commented = false;
@@ -238,12 +238,13 @@ class FilePrinter {
       if (options_.debug_info && node.debug) text += comment_text(node.debug->comment, "  ");
       text += "  " + node_text(node, i, names) + "\n";
     }
-    if (options_.debug_info) text += comment_text(graph.closing_comment(), "  ");
+    if (options_.debug_info) text += comment_text(graph.comments().before_return, "  ");
     text += "  return" + std::string(graph.outputs().empty() ? "" : " ") +
             joined(graph.outputs(), [&](const Output& o) {
               return (o.name.empty() ? "" : name_text(o.name) + ": ") + names(o.value);
             });
-    return text + "\n}\n";
+    text += "\n}\n";
+    return options_.debug_info ? text + comment_text(graph.comments().after, "") : text;
   }
 
   PrintOptions options_;

@@ -32,6 +32,45 @@ void check_names(const Graph& graph) {
                   fmt::format("two outputs are named \"{}\"", o.name));
 }
 
+// Every symbol that types and attributes mention, sub-graphs included.
+struct SymbolCollector {
+  std::set<std::string_view>& symbols;
+  void operator()(const Dim& v) const {
+    if (!v.is_static()) symbols.insert(v.symbol_name());
+  }
+  void operator()(const Shape& v) const {
+    for (const Dim& d : v) (*this)(d);
+  }
+  void operator()(const AttrMap& v) const {
+    for (const auto& entry : v) std::visit(*this, entry.second);
+  }
+  void operator()(const auto&) const {}
+
+  void add(const Graph& graph, std::set<const Graph*>& done) const {
+    if (!done.insert(&graph).second) return;
+    for (const Node& node : graph.nodes()) {
+      for (const Type& t : node.types) (*this)(t.shape);
+      std::visit(
+          [&]<class A>(const A& a) { A::fields([&](std::string_view, auto member) { (*this)(a.*member); }); },
+          node.attrs);
+      for (const GraphRef& g : node.graphs) add(*g, done);
+    }
+  }
+};
+
+// A symbol gets its number from the arguments, so one that stands in no input could never run.
+void check_symbols(const Graph& graph) {
+  std::set<std::string_view> bound, used;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) SymbolCollector{bound}(graph.input_type(i).shape);
+  std::set<const Graph*> done;
+  SymbolCollector{used}.add(graph, done);
+  for (std::string_view symbol : used)
+    if (!bound.contains(symbol))
+      throw Error(ErrorKind::kInvalidArgument, "graph @" + graph.name(),
+                  fmt::format("symbol {} stands in no input", symbol),
+                  "an input whose shape gives it a number");
+}
+
 void verify_graph(const Graph& graph, std::set<const Graph*>& done, View& view) {
   if (!done.insert(&graph).second) return;
   check_names(graph);
@@ -100,7 +139,7 @@ struct FieldBinder {
 Graph bind_graph(const Graph& graph, const SymbolValues& values,
                  std::unordered_map<const Graph*, GraphRef>& done) {
   Graph out(graph.name());
-  out.set_comments(graph.comment(), graph.closing_comment());
+  out.set_comments(graph.comments());
   if (graph.mesh()) out.set_mesh(*graph.mesh());
   std::vector<Values> mapped;
   for (const Node& node : graph.nodes()) {
@@ -143,6 +182,7 @@ void verify(const Graph& graph) {
   std::set<const Graph*> done;
   View view;
   verify_graph(graph, done, view);
+  check_symbols(graph);
   if (view.collectives && view.shardings)
     throw Error(ErrorKind::kInvalidArgument, "graph @" + graph.name(),
                 "it has collectives (shapes of one device) and shardings (global shapes)",
@@ -183,7 +223,11 @@ SymbolValues match_symbols(const Graph& graph, std::span<const Type> arguments) 
 
 Graph bind_symbols(const Graph& graph, const SymbolValues& values) {
   std::unordered_map<const Graph*, GraphRef> done;
-  return bind_graph(graph, values, done);
+  try {
+    return bind_graph(graph, values, done);
+  } catch (const Error& e) {
+    throw e.within("graph @" + graph.name());
+  }
 }
 
 }  // namespace systole::ir

@@ -80,6 +80,12 @@ struct DebugInfo {
   bool operator==(const DebugInfo&) const = default;
 };
 
+// The comment lines around a graph's statements, newline-separated, without "//".
+struct GraphComments {
+  std::string before, before_return, after;
+  bool operator==(const GraphComments&) const = default;
+};
+
 // Devices in a grid with named axes, row-major.
 struct SYSTOLE_API Mesh {
   struct Axis {
@@ -138,13 +144,12 @@ class SYSTOLE_API Graph {
   void set_mesh(Mesh mesh);
   void set_sharding(Value value, Sharding sharding);
   void set_debug(std::int32_t node, DebugInfo debug);
-  void set_comments(std::string before, std::string closing);
+  void set_comments(GraphComments comments);
 
   // Reading.
   const std::string& name() const { return name_; }
   const std::optional<Mesh>& mesh() const { return mesh_; }
-  const std::string& comment() const { return comment_; }                  // stood before the graph
-  const std::string& closing_comment() const { return closing_comment_; }  // stood before its return
+  const GraphComments& comments() const { return comments_; }
   std::int32_t size() const { return static_cast<std::int32_t>(nodes_.size()); }
   const Node& node(std::int32_t i) const { return nodes_[static_cast<std::size_t>(i)]; }
   const std::deque<Node>& nodes() const { return nodes_; }
@@ -157,7 +162,7 @@ class SYSTOLE_API Graph {
   Value value(ValueId v) { return Value(this, v); }
   int depth() const { return depth_; }                           // 1 without sub-graphs
   std::int64_t expanded_size() const { return expanded_size_; }  // nodes, sub-graphs included
-  bool is_static() const;                                        // no symbol in any type
+  bool is_static() const;                                        // no symbol in any type or attribute
 
   // Structure: everything but debug info, comments and the graph's own name. Input and output names belong to
   // it.
@@ -166,9 +171,10 @@ class SYSTOLE_API Graph {
 
  private:
   std::int32_t append(Node node);
+  void check(const Value& value, std::string_view where) const;
 
   std::string name_;
-  std::string comment_, closing_comment_;
+  GraphComments comments_;
   std::deque<Node> nodes_;
   std::vector<std::int32_t> inputs_;
   std::vector<Output> outputs_;
@@ -181,8 +187,8 @@ class SYSTOLE_API Graph {
 SYSTOLE_API std::vector<Type> infer_types(Op op, std::span<const Type> operands, const Attrs& attrs,
                                           std::span<const GraphRef> graphs, const std::optional<Mesh>& mesh);
 
-// Throws kInternal naming the node when an invariant is broken: order, arity, attribute type, inferred types,
-// outputs.
+// Throws kInternal naming the node when an invariant is broken (order, arity, attribute type, inferred types,
+// outputs), kInvalidArgument when names repeat, shardings meet collectives or a symbol stands in no input.
 SYSTOLE_API void verify(const Graph& graph);
 
 // The symbol values that make the graph's input types equal to `arguments`; throws kShape naming the input on

@@ -2,6 +2,7 @@
 
 // Everything.
 
+#include "systole/autodiff.h"
 #include "systole/base.h"
 #include "systole/compile.h"
 #include "systole/io.h"

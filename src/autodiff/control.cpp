@@ -1,0 +1,285 @@
+// Reverse mode of scan and cond. A scan's body is differentiated as a graph; the values of its forward half
+// that the backward half reads (the residuals) become stacked results of the forward loop, and the backward
+// loop runs the other way over them. With `remat` only the carries are kept and the body runs again. cond
+// runs its branch again.
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "autodiff/activity.h"
+#include "autodiff/rules.h"
+#include "systole/autodiff.h"
+#include "systole/ir/composite.h"
+#include "systole/ir/rewriter.h"
+
+namespace systole::autodiff {
+
+namespace {
+
+std::vector<int> positions(const Flags& flags) {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < flags.size(); ++i)
+    if (flags[i]) out.push_back(static_cast<int>(i));
+  return out;
+}
+
+// Everything about a scan that both directions need.
+struct Loop {
+  const ir::ScanAttrs& attrs;
+  const Graph& body;
+  std::size_t carries, xs, inputs;
+  Flags active;          // inputs of the body
+  std::vector<int> wrt;  // their positions
+  std::vector<int> float_outputs;
+
+  Loop(const Node& node, const std::vector<bool>& needed)
+      : attrs(node.as<ir::ScanAttrs>()),
+        body(*node.graphs[0]),
+        carries(static_cast<std::size_t>(attrs.carries)),
+        xs(static_cast<std::size_t>(attrs.xs)),
+        inputs(body.inputs().size()),
+        active(active_loop_inputs(body, needed, carries)),
+        wrt(positions(active)) {
+    for (std::size_t i = 0; i < body.outputs().size(); ++i)
+      if (is_float(body.output_type(i).dtype)) float_outputs.push_back(static_cast<int>(i));
+  }
+  bool is_carry(std::size_t i) const { return i < carries; }
+  bool is_x(std::size_t i) const { return i >= carries && i < carries + xs; }
+};
+
+// The body's vjp, cut in two: `forward` gives the body's results and then the residuals; `backward` takes
+// residuals and cotangents and gives the gradients.
+struct Halves {
+  std::vector<ir::ValueId> residuals;  // values of the vjp graph
+  Graph vjp_graph;
+};
+
+Halves halve(const Loop& loop) {
+  Halves h{{}, vjp(loop.body, loop.wrt)};
+  const Graph& g = h.vjp_graph;
+  // Nodes that depend on a cotangent form the backward half.
+  std::vector<bool> backward(static_cast<std::size_t>(g.size()));
+  for (std::size_t i = loop.inputs; i < g.inputs().size(); ++i)
+    backward[static_cast<std::size_t>(g.inputs()[i])] = true;
+  const auto keep = [&](ir::ValueId v) {
+    if (std::find(h.residuals.begin(), h.residuals.end(), v) == h.residuals.end()) h.residuals.push_back(v);
+  };
+  // Operands that are cheap or given anyway are not worth keeping.
+  const auto given = [&](ir::ValueId v) {
+    const Node& node = g.node(v.node);
+    if (node.op == Op::input) {
+      const auto at = static_cast<std::size_t>(std::find(g.inputs().begin(), g.inputs().end(), v.node) -
+                                               g.inputs().begin());
+      return !loop.is_carry(at);
+    }
+    return node.op == Op::constant || node.op == Op::iota;
+  };
+  for (std::int32_t i = 0; i < g.size(); ++i)
+    for (ir::ValueId v : g.node(i).operands)
+      if (backward[static_cast<std::size_t>(v.node)]) backward[static_cast<std::size_t>(i)] = true;
+  for (std::int32_t i = 0; i < g.size(); ++i)
+    if (backward[static_cast<std::size_t>(i)])
+      for (ir::ValueId v : g.node(i).operands)
+        if (!backward[static_cast<std::size_t>(v.node)] && !given(v)) keep(v);
+  // A gradient that needs no cotangent is zero, and a constant.
+  for (std::size_t i = loop.body.outputs().size(); i < g.outputs().size(); ++i) {
+    const ir::ValueId v = g.outputs()[i].value;
+    if (!backward[static_cast<std::size_t>(v.node)] && !given(v)) keep(v);
+  }
+  return h;
+}
+
+// Copies the nodes of `from` that `wanted` needs into `into`; `mapped` holds what is there already.
+class Copier {
+ public:
+  Copier(const Graph& from, Graph& into) : from_(from), into_(into) {}
+  void set(ir::ValueId v, Value to) { mapped_[key(v)] = to; }
+  Value get(ir::ValueId v) {
+    std::vector<std::int32_t> pending{v.node};
+    while (!pending.empty()) {
+      const std::int32_t n = pending.back();
+      const Node& node = from_.node(n);
+      bool ready = true;
+      if (!mapped_.contains(key({n, 0})) && !copied_.contains(n))
+        for (ir::ValueId o : node.operands)
+          if (!mapped_.contains(key(o))) {
+            pending.push_back(o.node);
+            ready = false;
+          }
+      if (!ready) continue;
+      pending.pop_back();
+      if (copied_.contains(n) || (node.types.size() == 1 && mapped_.contains(key({n, 0})))) continue;
+      Values operands;
+      for (ir::ValueId o : node.operands) operands.push_back(mapped_.at(key(o)));
+      const Values results = ir::copy_node(into_, node, operands, node.graphs);
+      copied_[n] = true;
+      for (std::size_t r = 0; r < results.size(); ++r)
+        mapped_.try_emplace(key({n, static_cast<std::int32_t>(r)}), results[r]);
+    }
+    return mapped_.at(key(v));
+  }
+
+ private:
+  static std::int64_t key(ir::ValueId v) { return static_cast<std::int64_t>(v.node) << 32 | v.index; }
+  const Graph& from_;
+  Graph& into_;
+  std::unordered_map<std::int64_t, Value> mapped_;
+  std::unordered_map<std::int32_t, bool> copied_;
+};
+
+Augmented augment_scan(const Node& node, Graph& graph, const Values& operands,
+                       const std::vector<bool>& needed) {
+  const Loop loop(node, needed);
+  auto body = std::make_shared<Graph>(loop.body.name() + "_forward");
+  if (loop.body.mesh()) body->set_mesh(*loop.body.mesh());
+  Values inputs;
+  for (std::size_t i = 0; i < loop.inputs; ++i) inputs.push_back(body->input({}, loop.body.input_type(i)));
+  Augmented out;
+  std::size_t kept = 0;
+  if (loop.attrs.remat) {
+    for (const Value& v : ir::inline_graph(*body, loop.body, inputs)) body->output(v);
+    for (std::size_t i = 0; i < loop.carries; ++i, ++kept) body->output(inputs[i]);
+  } else {
+    const Halves halves = halve(loop);
+    Copier copy(halves.vjp_graph, *body);
+    for (std::size_t i = 0; i < loop.inputs; ++i) copy.set({halves.vjp_graph.inputs()[i], 0}, inputs[i]);
+    for (std::size_t i = 0; i < loop.body.outputs().size(); ++i)
+      body->output(copy.get(halves.vjp_graph.outputs()[i].value));
+    for (ir::ValueId v : halves.residuals) body->output(copy.get(v));
+    kept = halves.residuals.size();
+  }
+  const Values all = graph.add_multi(Op::scan, operands, loop.attrs, {body});
+  out.results.assign(all.begin(), all.end() - static_cast<std::ptrdiff_t>(kept));
+  out.residuals.assign(all.end() - static_cast<std::ptrdiff_t>(kept), all.end());
+  return out;
+}
+
+Cotangents scan_rule(const Adjoint& a, const Augmented& forward) {
+  const Loop loop(a.node, a.needed);
+  const Halves halves = halve(loop);
+  const Graph& v = halves.vjp_graph;
+  const auto element = [&](Value stacked) {
+    return Type{stacked.dtype(),
+                Shape(std::span<const Dim>(stacked.shape().begin() + 1, stacked.shape().end()))};
+  };
+
+  // The backward body: carries are the cotangents of the active carries and the sums for the active
+  // constants; xs are the cotangents of the stacked results, the residuals and the forward xs; constants are
+  // the forward ones.
+  auto body = std::make_shared<Graph>(loop.body.name() + "_backward");
+  if (loop.body.mesh()) body->set_mesh(*loop.body.mesh());
+  Values carries, xs, constants;  // of the backward scan
+  std::vector<Value> carry_cotangent(loop.carries), constant_sum(loop.inputs),
+      result_cotangent(loop.body.outputs().size()), residual, given(loop.inputs);
+  for (std::size_t i = 0; i < loop.carries; ++i)
+    if (loop.active[i]) {
+      carry_cotangent[i] = body->input({}, loop.body.input_type(i));
+      carries.push_back(a.dy(i));
+    }
+  for (std::size_t i = loop.carries + loop.xs; i < loop.inputs; ++i)
+    if (loop.active[i]) {
+      constant_sum[i] = body->input({}, loop.body.input_type(i));
+      carries.push_back(zeros(a.graph, loop.body.input_type(i)));
+    }
+  for (int i : loop.float_outputs)
+    if (static_cast<std::size_t>(i) >= loop.carries) {
+      result_cotangent[static_cast<std::size_t>(i)] =
+          body->input({}, loop.body.output_type(static_cast<std::size_t>(i)));
+      xs.push_back(a.dy(static_cast<std::size_t>(i)));
+    }
+  for (const Value& r : forward.residuals) {
+    residual.push_back(body->input({}, element(r)));
+    xs.push_back(r);
+  }
+  for (std::size_t i = loop.carries; i < loop.carries + loop.xs; ++i) {
+    given[i] = body->input({}, loop.body.input_type(i));
+    xs.push_back(a.x[i]);
+  }
+  for (std::size_t i = loop.carries + loop.xs; i < loop.inputs; ++i) {
+    given[i] = body->input({}, loop.body.input_type(i));
+    constants.push_back(a.x[i]);
+  }
+
+  Copier copy(v, *body);
+  for (std::size_t i = loop.carries; i < loop.inputs; ++i) copy.set({v.inputs()[i], 0}, given[i]);
+  if (loop.attrs.remat)
+    for (std::size_t i = 0; i < loop.carries; ++i) copy.set({v.inputs()[i], 0}, residual[i]);
+  else
+    for (std::size_t i = 0; i < residual.size(); ++i) copy.set(halves.residuals[i], residual[i]);
+  for (std::size_t i = 0; i < loop.float_outputs.size(); ++i) {
+    const auto o = static_cast<std::size_t>(loop.float_outputs[i]);
+    const Value cotangent = o >= loop.carries ? result_cotangent[o]
+                            : loop.active[o]  ? carry_cotangent[o]
+                                              : zeros(*body, loop.body.output_type(o));
+    copy.set({v.inputs()[loop.inputs + i], 0}, cotangent);
+  }
+  std::vector<Value> gradient(loop.inputs);
+  for (std::size_t i = 0; i < loop.wrt.size(); ++i)
+    gradient[static_cast<std::size_t>(loop.wrt[i])] =
+        copy.get(v.outputs()[loop.body.outputs().size() + i].value);
+  for (std::size_t i = 0; i < loop.carries; ++i)
+    if (loop.active[i]) body->output(gradient[i]);
+  for (std::size_t i = loop.carries + loop.xs; i < loop.inputs; ++i)
+    if (loop.active[i]) body->output(ops::add(constant_sum[i], gradient[i]));
+  for (std::size_t i = loop.carries; i < loop.carries + loop.xs; ++i)
+    if (loop.active[i]) body->output(gradient[i]);
+
+  const Values results = ops::scan(body, carries, xs, constants, loop.attrs.length, !loop.attrs.reverse);
+  Cotangents out(loop.inputs);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < loop.carries; ++i)
+    if (loop.active[i]) out[i] = results[next++];
+  for (std::size_t i = loop.carries + loop.xs; i < loop.inputs; ++i)
+    if (loop.active[i]) out[i] = results[next++];
+  for (std::size_t i = loop.carries; i < loop.carries + loop.xs; ++i)
+    if (loop.active[i]) out[i] = results[next++];
+  return out;
+}
+
+// The branches' vjps, each with the gradients alone as results.
+Cotangents cond_rule(const Adjoint& a) {
+  const Flags inner(a.needed.begin() + 1, a.needed.end());
+  const std::vector<int> wrt = positions(inner);
+  Values operands(a.x.begin() + 1, a.x.end());
+  const std::size_t count = operands.size();
+  for (std::size_t i = 0; i < a.y.size(); ++i)
+    if (is_float(a.y[i].dtype())) operands.push_back(a.dy(i));
+  std::vector<Type> types;
+  for (const Value& v : operands) types.push_back(v.type());
+  const auto branch = [&](const Graph& g) {
+    const Graph v = vjp(g, wrt);
+    auto out = std::make_shared<Graph>(g.name() + "_backward");
+    if (g.mesh()) out->set_mesh(*g.mesh());
+    Values inputs;
+    for (const Type& t : types) inputs.push_back(out->input({}, t));
+    const Values results = ir::inline_graph(*out, v, inputs);
+    for (std::size_t i = g.outputs().size(); i < results.size(); ++i) out->output(results[i]);
+    return out;
+  };
+  const Values gradients = ops::cond(a.x[0], branch(*a.node.graphs[0]), branch(*a.node.graphs[1]), operands);
+  Cotangents out(count + 1);
+  for (std::size_t i = 0; i < wrt.size(); ++i) out[static_cast<std::size_t>(wrt[i]) + 1] = gradients[i];
+  return out;
+}
+
+}  // namespace
+
+bool is_augmented(const Node& node) { return node.op == Op::scan; }
+
+Augmented augment(const Node& node, Graph& graph, const Values& operands, const std::vector<bool>& needed) {
+  return augment_scan(node, graph, operands, needed);
+}
+
+Cotangents control_rule(const Adjoint& a, const Augmented& forward) {
+  switch (a.node.op) {
+    case Op::scan: return scan_rule(a, forward);
+    case Op::cond: return cond_rule(a);
+    case Op::while_loop:
+      a.refuse(
+          "reverse mode needs every round's values, and their number is not known: use scan with a length, "
+          "or jvp");
+    default: a.refuse("it is no control flow");
+  }
+}
+
+}  // namespace systole::autodiff

@@ -1,0 +1,211 @@
+// Rules of movement ops: elements go back where they came from; what was copied is summed.
+
+#include <algorithm>
+
+#include "autodiff/rules.h"
+
+namespace systole::autodiff {
+
+namespace {
+
+using namespace ops;
+
+Value zero(Value like) { return scalar_like(like, 0); }
+
+Cotangents broadcast_rule(const Adjoint& a) {
+  const auto& attrs = a.as<ir::BroadcastAttrs>();
+  const Shape& from = a.x[0].shape();
+  Ints summed;
+  for (std::int64_t axis = 0; axis < attrs.shape.rank(); ++axis) {
+    const auto* it = std::find(attrs.axes.begin(), attrs.axes.end(), axis);
+    const bool repeated =
+        it == attrs.axes.end() || !(from[static_cast<std::size_t>(it - attrs.axes.begin())] ==
+                                    attrs.shape[static_cast<std::size_t>(axis)]);
+    if (repeated) summed.push_back(axis);
+  }
+  return {reshape(sum(a.dy(), summed), from)};
+}
+
+// Pads dy with the elements that the slice left out.
+Cotangents slice_rule(const Adjoint& a) {
+  const auto& s = a.as<ir::SliceAttrs>();
+  const Shape &from = a.x[0].shape(), &to = a.y[0].shape();
+  Ints high, interior;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    interior.push_back(s.strides[i] - 1);
+    const Dim covered = to[i] == Dim(0) ? Dim(0) : (to[i] - Dim(1)) * Dim(s.strides[i]) + Dim(1);
+    const Dim rest = from[i] - Dim(s.starts[i]) - covered;
+    if (!rest.is_static()) a.refuse("a slice of a symbolic axis that depends on its size");
+    high.push_back(rest.value());
+  }
+  return {pad(a.dy(), zero(a.dy()), s.starts, high, interior)};
+}
+
+Cotangents pad_rule(const Adjoint& a) {
+  const auto& p = a.as<ir::PadAttrs>();
+  const Value dy = a.dy();
+  Ints low, high, all;
+  for (std::size_t i = 0; i < p.low.size(); ++i) {
+    low.push_back(-p.low[i]);
+    high.push_back(-p.high[i]);
+    all.push_back(static_cast<std::int64_t>(i));
+  }
+  const Value unpadded = pad(dy, zero(dy), low, high);
+  Ints starts(p.low.size(), 0), strides;
+  for (std::int64_t n : p.interior) strides.push_back(n + 1);
+  const Value dx = slice(unpadded, starts, unpadded.shape(), strides);
+  // The padding value gets what x does not: dy where x, put through the same pad, leaves a hole.
+  const Value kept =
+      pad(broadcast_to(scalar_like(dy, 1), a.x[0].shape()), zero(dy), p.low, p.high, p.interior);
+  return {dx, sum(dy * (1 - kept), all)};
+}
+
+Cotangents concat_rule(const Adjoint& a) {
+  const std::int64_t axis = a.as<ir::AxisAttrs>().axis;
+  Cotangents out;
+  std::int64_t start = 0;
+  for (const Value& x : a.x) {
+    const Dim size = x.shape()[static_cast<std::size_t>(axis)];
+    if (!size.is_static()) a.refuse("a concatenation along a symbolic axis");
+    out.push_back(slice_axis(a.dy(), axis, start, start + size.value()));
+    start += size.value();
+  }
+  return out;
+}
+
+// The component of an index vector along its axis, as an axis number of `indices`; the rank means scalars.
+Value clamped_starts(const Adjoint& a, Value indices, const Ints& index_map, std::int64_t vector_axis,
+                     const Ints& limits) {
+  const bool scalars = vector_axis == indices.rank();
+  Literal bounds = Literal::uninitialized({DType::i64, {static_cast<std::int64_t>(index_map.size())}});
+  std::copy(limits.begin(), limits.end(), bounds.mutable_values<std::int64_t>().begin());
+  Value high = convert(a.graph.constant(bounds), indices.dtype());
+  high = scalars ? broadcast_to(reshape(high, {}), indices.shape())
+                 : broadcast(high, indices.shape(), {vector_axis});
+  return clamp(scalar_like(indices, 0), indices, high);
+}
+
+Cotangents gather_rule(const Adjoint& a) {
+  const auto& g = a.as<ir::GatherAttrs>();
+  Ints limits;
+  for (std::int64_t axis : g.start_index_map) {
+    const Dim last =
+        a.x[0].shape()[static_cast<std::size_t>(axis)] - g.slice_sizes[static_cast<std::size_t>(axis)];
+    if (!last.is_static()) a.refuse("a gather along a symbolic axis");
+    limits.push_back(last.value());
+  }
+  // gather clamps and scatter skips: clamping first makes them agree.
+  const Value starts = clamped_starts(a, a.x[1], g.start_index_map, g.index_vector_axis, limits);
+  ir::ScatterAttrs s;
+  s.combine = Combine::sum;
+  s.update_window_axes = g.offset_axes;
+  s.inserted_axes = g.collapsed_axes;
+  s.operand_batch_axes = g.operand_batch_axes;
+  s.index_batch_axes = g.index_batch_axes;
+  s.index_map = g.start_index_map;
+  s.index_vector_axis = g.index_vector_axis;
+  return {scatter(zeros_like(a.x[0]), starts, a.dy(), s), std::nullopt};
+}
+
+// The gather that reads what a scatter's updates were written to.
+Value gather_windows(const Adjoint& a, const ir::ScatterAttrs& s, Value from) {
+  ir::GatherAttrs g;
+  g.offset_axes = s.update_window_axes;
+  g.collapsed_axes = s.inserted_axes;
+  g.operand_batch_axes = s.operand_batch_axes;
+  g.index_batch_axes = s.index_batch_axes;
+  g.start_index_map = s.index_map;
+  g.index_vector_axis = s.index_vector_axis;
+  const Shape& updates = a.x[2].shape();
+  std::size_t window = 0;
+  for (std::int64_t axis = 0; axis < from.rank(); ++axis) {
+    const auto in = [&](const Ints& list) { return std::find(list.begin(), list.end(), axis) != list.end(); };
+    g.slice_sizes.push_back(in(s.inserted_axes) || in(s.operand_batch_axes)
+                                ? Dim(1)
+                                : updates[static_cast<std::size_t>(s.update_window_axes[window++])]);
+  }
+  return gather(from, a.x[1], g);
+}
+
+Cotangents scatter_rule(const Adjoint& a) {
+  const auto& s = a.as<ir::ScatterAttrs>();
+  if (s.combine != Combine::sum && !(s.combine == Combine::set))
+    a.refuse("scatter with this `combine` has no rule; sum and set have");
+  const Value dy = a.dy(), x = a.x[0], indices = a.x[1], updates = a.x[2];
+  // Each update that landed is marked by its number, so that skipped windows and overwritten updates get
+  // nothing.
+  if (s.combine == Combine::set) {
+    Ints flat;
+    const Value numbers =
+        reshape(iota(a.graph, {DType::i64, {updates.shape().elements()}}, 0), updates.shape());
+    const Value none = broadcast_to(constant(a.graph, Literal::scalar(std::int64_t{-1})), x.shape());
+    const Value owner = scatter(none, indices, numbers, s);
+    const Value mine = equal(gather_windows(a, s, owner), numbers);
+    return {select(equal(owner, none), dy, zeros_like(dy)), std::nullopt,
+            select(mine, gather_windows(a, s, dy), zeros_like(updates))};
+  }
+  // With sums, only skipped windows matter: a window is inside when clamping leaves its start alone.
+  Ints limits;
+  std::vector<Dim> window(static_cast<std::size_t>(x.rank()), Dim(1));
+  std::size_t next = 0;
+  for (std::int64_t axis = 0; axis < x.rank(); ++axis) {
+    const auto in = [&](const Ints& list) { return std::find(list.begin(), list.end(), axis) != list.end(); };
+    if (!in(s.inserted_axes) && !in(s.operand_batch_axes))
+      window[static_cast<std::size_t>(axis)] =
+          updates.shape()[static_cast<std::size_t>(s.update_window_axes[next++])];
+  }
+  for (std::int64_t axis : s.index_map) {
+    const Dim last = x.shape()[static_cast<std::size_t>(axis)] - window[static_cast<std::size_t>(axis)];
+    if (!last.is_static()) a.refuse("a scatter along a symbolic axis");
+    limits.push_back(last.value());
+  }
+  const Value starts = clamped_starts(a, indices, s.index_map, s.index_vector_axis, limits);
+  Value inside = equal(starts, indices);
+  if (s.index_vector_axis < indices.rank())
+    inside = reduce(inside, Combine::bitwise_and, {s.index_vector_axis});
+  Ints batch;
+  for (std::int64_t axis = 0; axis < updates.rank(); ++axis)
+    if (std::find(s.update_window_axes.begin(), s.update_window_axes.end(), axis) ==
+        s.update_window_axes.end())
+      batch.push_back(axis);
+  return {dy, std::nullopt,
+          select(broadcast(inside, updates.shape(), batch), gather_windows(a, s, dy), zeros_like(updates))};
+}
+
+}  // namespace
+
+Cotangents movement_rule(const Adjoint& a) {
+  switch (a.node.op) {
+    case Op::reshape: return {reshape(a.dy(), a.x[0].shape())};
+    case Op::transpose: {
+      const Ints& perm = a.as<ir::TransposeAttrs>().permutation;
+      Ints inverse(perm.size());
+      for (std::size_t i = 0; i < perm.size(); ++i)
+        inverse[static_cast<std::size_t>(perm[i])] = static_cast<std::int64_t>(i);
+      return {transpose(a.dy(), inverse)};
+    }
+    case Op::broadcast: return broadcast_rule(a);
+    case Op::slice: return slice_rule(a);
+    case Op::pad: return pad_rule(a);
+    case Op::concat: return concat_rule(a);
+    case Op::reverse: return {reverse(a.dy(), a.as<ir::AxesAttrs>().axes)};
+    case Op::gather: return gather_rule(a);
+    case Op::scatter: return scatter_rule(a);
+    case Op::dynamic_slice: {
+      const Values starts(a.x.begin() + 1, a.x.end());
+      Cotangents out(a.x.size());
+      out[0] = dynamic_update_slice(zeros_like(a.x[0]), a.dy(), starts);
+      return out;
+    }
+    case Op::dynamic_update_slice: {
+      const Values starts(a.x.begin() + 2, a.x.end());
+      Cotangents out(a.x.size());
+      out[0] = dynamic_update_slice(a.dy(), zeros_like(a.x[1]), starts);
+      out[1] = dynamic_slice(a.dy(), starts, a.x[1].shape());
+      return out;
+    }
+    default: a.refuse("it is no movement");
+  }
+}
+
+}  // namespace systole::autodiff

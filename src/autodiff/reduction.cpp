@@ -1,0 +1,268 @@
+// Rules of reductions: sums repeat their cotangent, extremes pass it to the elements that won, sorts send it
+// back along the permutation.
+
+#include <algorithm>
+#include <limits>
+
+#include "autodiff/rules.h"
+
+namespace systole::autodiff {
+
+namespace {
+
+using namespace ops;
+
+Value where(Value p, Value x) { return select(p, x, zeros_like(x)); }
+
+Value along(Value x, const Shape& shape, const Ints& reduced) {
+  Ints kept;
+  for (std::int64_t i = 0; i < shape.rank(); ++i)
+    if (std::find(reduced.begin(), reduced.end(), i) == reduced.end()) kept.push_back(i);
+  return broadcast(x, shape, kept);
+}
+
+// The products of all elements before, and of all after, each one along an axis; no division, so zeros are
+// fine.
+Value product_of_others(Value x, std::int64_t axis) {
+  const Dim size = x.shape()[static_cast<std::size_t>(axis)];
+  if (size == Dim(0)) return x;
+  const auto shifted = [&](bool from_end) {
+    const Value running = cumulative(x, Combine::prod, axis, from_end);
+    Ints low(static_cast<std::size_t>(x.rank()), 0), high = low;
+    low[static_cast<std::size_t>(axis)] = from_end ? -1 : 1;
+    high[static_cast<std::size_t>(axis)] = from_end ? 1 : -1;
+    return pad(running, scalar_like(x, 1), low, high);
+  };
+  const Value before = shifted(false);
+  return mul(before, shifted(true));
+}
+
+Cotangents reduce_rule(const Adjoint& a) {
+  const auto& r = a.as<ir::ReduceAttrs>();
+  const Value x = a.x[0], dy = a.dy();
+  const Value spread = along(dy, x.shape(), r.axes);
+  switch (r.kind) {
+    case Combine::sum: return {spread};
+    case Combine::max:
+    case Combine::min: {
+      // Elements that tie share the cotangent.
+      const Value won = convert(equal(x, along(a.y[0], x.shape(), r.axes)), x.dtype());
+      return {spread * won / along(sum(won, r.axes), x.shape(), r.axes)};
+    }
+    case Combine::prod: {
+      // The reduced axes made one, last axis.
+      Ints order;
+      Shape outer;
+      Dim inner = 1;
+      for (std::int64_t i = 0; i < x.rank(); ++i)
+        if (std::find(r.axes.begin(), r.axes.end(), i) == r.axes.end()) {
+          order.push_back(i);
+          outer.push_back(x.shape()[static_cast<std::size_t>(i)]);
+        }
+      Ints inverse(static_cast<std::size_t>(x.rank()));
+      Ints sorted = r.axes;
+      std::sort(sorted.begin(), sorted.end());
+      for (std::int64_t i : sorted) {
+        order.push_back(i);
+        inner = inner * x.shape()[static_cast<std::size_t>(i)];
+      }
+      for (std::size_t i = 0; i < order.size(); ++i)
+        inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+      const Value moved = transpose(x, order);
+      outer.push_back(inner);
+      const Value others = product_of_others(reshape(moved, outer), outer.rank() - 1);
+      return {spread * transpose(reshape(others, moved.shape()), inverse)};
+    }
+    default: a.refuse("bits have no gradient");
+  }
+}
+
+// For each place in the window, the elements of x that stand there; dy goes to the first that equals the
+// result.
+Cotangents window_extreme_rule(const Adjoint& a, const ir::WindowAttrs& w) {
+  const Value x = a.x[0], dy = a.dy(), y = a.y[0];
+  const auto rank = static_cast<std::size_t>(x.rank());
+  const auto entry = [](const Ints& list, std::size_t i, std::int64_t otherwise) {
+    return list.empty() ? otherwise : list[i];
+  };
+  const double worst = w.kind == Combine::max ? -std::numeric_limits<double>::infinity()
+                                              : std::numeric_limits<double>::infinity();
+  Ints low(rank), high(rank), interior(rank);
+  for (std::size_t i = 0; i < rank; ++i) {
+    low[i] = entry(w.pad_low, i, 0);
+    high[i] = entry(w.pad_high, i, 0);
+    interior[i] = entry(w.base_dilation, i, 1) - 1;
+  }
+  const Value padded = pad(x, scalar_like(x, worst), low, high, interior);
+  Value sum_back = zeros_like(padded);
+  Value taken = broadcast_to(constant(a.graph, Literal::scalar(false)), y.shape());
+  Ints place(rank, 0);
+  const auto next = [&] {
+    for (std::size_t i = rank; i-- > 0;) {
+      if (++place[i] < w.window[i]) return true;
+      place[i] = 0;
+    }
+    return false;
+  };
+  if (y.shape().elements() == Dim(0)) return {zeros_like(x)};
+  do {
+    Ints starts(rank), strides(rank), back_high(rank), back_interior(rank);
+    Shape limits;
+    for (std::size_t i = 0; i < rank; ++i) {
+      strides[i] = entry(w.strides, i, 1);
+      starts[i] = place[i] * entry(w.window_dilation, i, 1);
+      const Dim covered = (y.shape()[i] - Dim(1)) * Dim(strides[i]) + Dim(1);
+      limits.push_back(Dim(starts[i]) + covered);
+      const Dim rest = padded.shape()[i] - limits[i];
+      if (!rest.is_static()) a.refuse("a window over a symbolic axis that depends on its size");
+      back_high[i] = rest.value();
+      back_interior[i] = strides[i] - 1;
+    }
+    const Value wins = bitwise_and(equal(slice(padded, starts, limits, strides), y), bitwise_not(taken));
+    taken = bitwise_or(taken, wins);
+    sum_back = add(sum_back, pad(where(wins, dy), scalar_like(dy, 0), starts, back_high, back_interior));
+  } while (next());
+  // Undo the padding of x.
+  Ints unlow(rank), unhigh(rank), zero(rank, 0), stride(rank);
+  for (std::size_t i = 0; i < rank; ++i) {
+    unlow[i] = -low[i];
+    unhigh[i] = -high[i];
+    stride[i] = interior[i] + 1;
+  }
+  const Value inner = pad(sum_back, scalar_like(dy, 0), unlow, unhigh);
+  return {slice(inner, zero, inner.shape(), stride)};
+}
+
+// The transpose of a sum over windows: dy with holes for the strides, summed over the same windows, and the
+// dilation of x as the stride.
+Cotangents window_sum_rule(const Adjoint& a, const ir::WindowAttrs& w) {
+  const Value x = a.x[0], dy = a.dy();
+  const auto rank = static_cast<std::size_t>(x.rank());
+  const auto entry = [](const Ints& list, std::size_t i, std::int64_t otherwise) {
+    return list.empty() ? otherwise : list[i];
+  };
+  if (dy.shape().elements() == Dim(0) || x.shape().elements() == Dim(0)) return {zeros_like(x)};
+  ir::WindowAttrs back;
+  back.kind = Combine::sum;
+  back.window = w.window;
+  back.window_dilation = w.window_dilation;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t stride = entry(w.strides, i, 1), dilation = entry(w.base_dilation, i, 1);
+    const std::int64_t extent = (w.window[i] - 1) * entry(w.window_dilation, i, 1) + 1;
+    back.base_dilation.push_back(stride);
+    back.strides.push_back(dilation);
+    const std::int64_t low = extent - 1 - entry(w.pad_low, i, 0);
+    back.pad_low.push_back(low);
+    const Dim spread = (dy.shape()[i] - Dim(1)) * Dim(stride) + Dim(1);
+    const Dim wanted = (x.shape()[i] - Dim(1)) * Dim(dilation) + Dim(extent);
+    const Dim high = wanted - spread - Dim(low);
+    if (!high.is_static()) a.refuse("a window over a symbolic axis that depends on its size");
+    back.pad_high.push_back(high.value());
+  }
+  return {reduce_window(dy, back)};
+}
+
+// Running products: dx[j] is the product before j times r[j], where r[j] = dy[j] + x[j+1]·r[j+1].
+Value cumulative_product_rule(const Adjoint& a, std::int64_t axis, bool reversed) {
+  const Value x = reversed ? reverse(a.x[0], {axis}) : a.x[0],
+              dy = reversed ? reverse(a.dy(), {axis}) : a.dy();
+  const Dim length = x.shape()[static_cast<std::size_t>(axis)];
+  Ints front{axis};
+  for (std::int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis) front.push_back(i);
+  Ints back(front.size());
+  for (std::size_t i = 0; i < front.size(); ++i)
+    back[static_cast<std::size_t>(front[i])] = static_cast<std::int64_t>(i);
+  Ints low(static_cast<std::size_t>(x.rank()), 0), high = low;
+  low[static_cast<std::size_t>(axis)] = -1;
+  high[static_cast<std::size_t>(axis)] = 1;
+  if (length == Dim(0)) return x;
+  const Value following = pad(x, scalar_like(x, 0), low, high);
+  const Value steps = transpose(dy, front), factors = transpose(following, front);
+  Shape row;
+  for (std::size_t i = 1; i < steps.shape().size(); ++i) row.push_back(steps.shape()[i]);
+  const Type type{x.dtype(), row};
+  const std::vector<Type> types(3, type);
+  const ir::GraphRef body = ir::make_graph("running_product", types, [](const Values& in) {
+    const Value r = add(in[1], mul(in[2], in[0]));
+    return Values{r, r};
+  });
+  const Value r = transpose(scan(body, zeros(a.graph, type), {steps, factors}, {}, length, true)[1], back);
+  std::swap(low, high);
+  low[static_cast<std::size_t>(axis)] = 1;
+  high[static_cast<std::size_t>(axis)] = -1;
+  const Value before = pad(cumulative(x, Combine::prod, axis), scalar_like(x, 1), low, high);
+  const Value dx = mul(before, r);
+  return reversed ? reverse(dx, {axis}) : dx;
+}
+
+// Sends dy from sorted places back to where `order` says they came from, along an axis.
+Value unsort(Value like, Value order, Value dy, std::int64_t axis) {
+  const int rank = like.rank();
+  Ints batch;
+  for (std::int64_t i = 0; i < rank; ++i)
+    if (i != axis) batch.push_back(i);
+  ir::ScatterAttrs s;
+  s.combine = Combine::sum;
+  s.inserted_axes = {axis};
+  s.operand_batch_axes = batch;
+  s.index_batch_axes = batch;
+  s.index_map = {axis};
+  s.index_vector_axis = rank;
+  s.unique = true;
+  return scatter(zeros_like(like), order, dy, s);
+}
+
+Cotangents sort_rule(const Adjoint& a) {
+  const auto& s = a.as<ir::SortAttrs>();
+  const Value places = iota(a.graph, {DType::i64, a.x[0].shape()}, s.axis);
+  const Value order = sort({a.x[0], places}, s.axis, s.descending)[1];
+  Cotangents out;
+  for (std::size_t i = 0; i < a.x.size(); ++i)
+    out.push_back(a.cotangents[i] ? std::optional(unsort(a.x[i], order, *a.cotangents[i], s.axis))
+                                  : std::nullopt);
+  return out;
+}
+
+Cotangents cumulative_rule(const Adjoint& a) {
+  const auto& c = a.as<ir::CumulativeAttrs>();
+  switch (c.kind) {
+    case Combine::sum: return {cumulative(a.dy(), Combine::sum, c.axis, !c.reverse)};
+    case Combine::prod: return {cumulative_product_rule(a, c.axis, c.reverse)};
+    default: {
+      // The place of the extreme so far is the latest place where x met it.
+      const Value x = a.x[0];
+      const Value places = iota(a.graph, {DType::i64, x.shape()}, c.axis);
+      const Value size = broadcast_to(
+          dimension(a.graph, x.shape()[static_cast<std::size_t>(c.axis)], DType::i64), x.shape());
+      const Value met = equal(x, a.y[0]);
+      const Value latest = c.reverse
+                               ? cumulative(select(met, places, size), Combine::min, c.axis, true)
+                               : cumulative(select(met, places, neg(size)), Combine::max, c.axis, false);
+      return {unsort(x, latest, a.dy(), c.axis)};
+    }
+  }
+}
+
+}  // namespace
+
+Cotangents reduction_rule(const Adjoint& a) {
+  switch (a.node.op) {
+    case Op::reduce: return reduce_rule(a);
+    case Op::reduce_window: {
+      const auto& w = a.as<ir::WindowAttrs>();
+      if (w.kind == Combine::sum) return window_sum_rule(a, w);
+      if (w.kind == Combine::prod) a.refuse("products over windows have no rule");
+      return window_extreme_rule(a, w);
+    }
+    case Op::cumulative: return cumulative_rule(a);
+    case Op::sort: return sort_rule(a);
+    case Op::top_k: {
+      const Value x = a.x[0];
+      return {unsort(x, a.y[1], a.dy(), x.rank() - 1)};
+    }
+    default: a.refuse("an index has no gradient");
+  }
+}
+
+}  // namespace systole::autodiff

@@ -1,0 +1,366 @@
+// Gradients against central differences in f64, forward mode against reverse mode, second derivatives,
+// refusals.
+
+#include "systole/autodiff.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <ostream>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "eval/eval.h"
+#include "systole/base/error.h"
+#include "systole/ir/composite.h"
+#include "systole/ir/text.h"
+
+namespace systole::autodiff {
+namespace {
+
+using ir::Graph;
+
+struct Case {
+  const char* name;
+  const char* inputs;
+  const char* statements;  // ending in return
+  const char* graphs = "";
+  double low = -1, high = 1;  // of the random inputs
+};
+
+Graph graph_of(const Case& c) {
+  return ir::parse(
+      std::string("systole.ir 1\n") + c.graphs + "graph @main(" + c.inputs + ") {\n" + c.statements + "\n}\n",
+      c.name);
+}
+
+Literal random_literal(const Type& type, std::mt19937& random, double low, double high) {
+  Literal out(type);
+  std::uniform_real_distribution<double> real(low, high);
+  visit_dtype(type.dtype, [&]<class T>() {
+    for (T& v : out.mutable_values<T>()) {
+      if constexpr (std::is_same_v<T, bool>)
+        v = random() % 2;
+      else if constexpr (std::is_integral_v<T>)
+        v = static_cast<T>(random() % 3);
+      else
+        v = static_cast<T>(real(random));
+    }
+  });
+  return out;
+}
+
+double dot(const Literal& a, const Literal& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.values<double>().size(); ++i)
+    sum += a.values<double>()[i] * b.values<double>()[i];
+  return sum;
+}
+
+Literal moved(const Literal& x, const Literal& direction, double step) {
+  Literal out = x;
+  for (std::size_t i = 0; i < out.values<double>().size(); ++i)
+    out.mutable_values<double>()[i] += step * direction.values<double>()[i];
+  return out;
+}
+
+std::vector<int> float_inputs(const Graph& g) {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < g.inputs().size(); ++i)
+    if (g.input_type(i).dtype == DType::f64) out.push_back(static_cast<int>(i));
+  return out;
+}
+
+// Random inputs, cotangents u and directions v; compares u·J·v by differences, by vjp and by jvp.
+void check_gradient(const Graph& graph, double low, double high, double tolerance = 2e-7) {
+  std::mt19937 random(3);
+  const std::vector<int> wrt = float_inputs(graph);
+  std::vector<Literal> x, directions, cotangents;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i)
+    x.push_back(random_literal(graph.input_type(i), random, low, high));
+  for (int i : wrt)
+    directions.push_back(random_literal(graph.input_type(static_cast<std::size_t>(i)), random, -1, 1));
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i)
+    if (graph.output_type(i).dtype == DType::f64)
+      cotangents.push_back(random_literal(graph.output_type(i), random, -1, 1));
+
+  const auto along = [&](double step) {
+    std::vector<Literal> at = x;
+    for (std::size_t k = 0; k < wrt.size(); ++k)
+      at[static_cast<std::size_t>(wrt[k])] = moved(x[static_cast<std::size_t>(wrt[k])], directions[k], step);
+    double sum = 0;
+    std::size_t next = 0;
+    for (const Literal& y : eval::evaluate(graph, at))
+      if (y.dtype() == DType::f64) sum += dot(y, cotangents[next++]);
+    return sum;
+  };
+  const double h = 1e-5;
+  // Fourth order: truncation and rounding both stay near 1e-10.
+  const double by_difference = (8 * (along(h) - along(-h)) - (along(2 * h) - along(-2 * h))) / (12 * h);
+
+  const Graph reverse = vjp(graph, wrt);
+  ir::verify(reverse);
+  std::vector<Literal> arguments = x;
+  arguments.insert(arguments.end(), cotangents.begin(), cotangents.end());
+  const std::vector<Literal> back = eval::evaluate(reverse, arguments);
+  double by_vjp = 0;
+  for (std::size_t k = 0; k < wrt.size(); ++k) {
+    ASSERT_EQ(back[graph.outputs().size() + k].type(), graph.input_type(static_cast<std::size_t>(wrt[k])));
+    by_vjp += dot(back[graph.outputs().size() + k], directions[k]);
+  }
+  EXPECT_NEAR(by_vjp, by_difference, tolerance * (1 + std::fabs(by_difference)));
+
+  const Graph forward = jvp(graph, wrt);
+  ir::verify(forward);
+  arguments = x;
+  arguments.insert(arguments.end(), directions.begin(), directions.end());
+  const std::vector<Literal> there = eval::evaluate(forward, arguments);
+  double by_jvp = 0;
+  for (std::size_t i = 0; i < cotangents.size(); ++i)
+    by_jvp += dot(there[graph.outputs().size() + i], cotangents[i]);
+  EXPECT_NEAR(by_jvp, by_vjp, 1e-10 * (1 + std::fabs(by_vjp)));
+}
+
+const Case kCases[] = {
+    {"abs", "%x: f64[7]", "%y = abs(%x) return %y"},
+    {"neg", "%x: f64[7]", "%y = neg(%x) return %y"},
+    {"exp", "%x: f64[7]", "%y = exp(%x) return %y"},
+    {"expm1", "%x: f64[7]", "%y = expm1(%x) return %y"},
+    {"log", "%x: f64[7]", "%y = log(%x) return %y", "", 0.5, 2},
+    {"log1p", "%x: f64[7]", "%y = log1p(%x) return %y", "", -0.5, 2},
+    {"sqrt", "%x: f64[7]", "%y = sqrt(%x) return %y", "", 0.5, 2},
+    {"rsqrt", "%x: f64[7]", "%y = rsqrt(%x) return %y", "", 0.5, 2},
+    {"cbrt", "%x: f64[7]", "%y = cbrt(%x) return %y", "", 0.5, 2},
+    {"sin", "%x: f64[7]", "%y = sin(%x) return %y"},
+    {"cos", "%x: f64[7]", "%y = cos(%x) return %y"},
+    {"tan", "%x: f64[7]", "%y = tan(%x) return %y"},
+    {"tanh", "%x: f64[7]", "%y = tanh(%x) return %y"},
+    {"logistic", "%x: f64[7]", "%y = logistic(%x) return %y"},
+    {"erf", "%x: f64[7]", "%y = erf(%x) return %y"},
+    {"sign", "%x: f64[7]", "%y = sign(%x) return %y"},
+    {"floor", "%x: f64[7]", "%y = floor(%x) return %y"},
+    {"ceil", "%x: f64[7]", "%y = ceil(%x) return %y"},
+    {"round", "%x: f64[7]", "%y = round(%x) return %y"},
+    {"add", "%x: f64[7], %z: f64[7]", "%y = add(%x, %z) return %y"},
+    {"add self", "%x: f64[7]", "%y = add(%x, %x) return %y"},
+    {"sub", "%x: f64[7], %z: f64[7]", "%y = sub(%x, %z) return %y"},
+    {"mul", "%x: f64[7], %z: f64[7]", "%y = mul(%x, %z) return %y"},
+    {"div", "%x: f64[7], %z: f64[7]", "%y = div(%x, %z) return %y", "", 0.5, 2},
+    {"rem", "%x: f64[7], %z: f64[7]", "%y = rem(%x, %z) return %y", "", 0.5, 2},
+    {"pow", "%x: f64[7], %z: f64[7]", "%y = pow(%x, %z) return %y", "", 0.5, 2},
+    {"max", "%x: f64[7], %z: f64[7]", "%y = max(%x, %z) return %y"},
+    {"min", "%x: f64[7], %z: f64[7]", "%y = min(%x, %z) return %y"},
+    {"atan2", "%x: f64[7], %z: f64[7]", "%y = atan2(%x, %z) return %y"},
+    {"select", "%p: bool[7], %x: f64[7], %z: f64[7]", "%y = select(%p, %x, %z) return %y"},
+    {"clamp", "%x: f64[7], %l: f64[], %h: f64[7]", "%y = clamp(%l, %x, %h) return %y"},
+    {"convert", "%x: f64[7]",
+     "%a = convert(%x) {dtype=i32} %b = convert(%a) {dtype=f64} %y = mul(%b, %x) return %y", "", 1.1, 1.9},
+    {"reshape", "%x: f64[2,3]", "%y = reshape(%x) {shape=[3,2]} return %y"},
+    {"transpose", "%x: f64[2,3,5]", "%y = transpose(%x) {permutation=[2,0,1]} return %y"},
+    {"broadcast", "%x: f64[1,3]", "%y = broadcast(%x) {shape=[2,4,3], axes=[1,2]} return %y"},
+    {"slice", "%x: f64[11,3]", "%y = slice(%x) {starts=[1,0], limits=[10,2], strides=[3,1]} return %y"},
+    {"pad", "%x: f64[4,3], %v: f64[]",
+     "%y = pad(%x, %v) {low=[2,-1], high=[-1,3], interior=[2,0]} return %y"},
+    {"concat", "%x: f64[2,3], %z: f64[2,2]", "%y = concat(%x, %z, %x) {axis=1} return %y"},
+    {"reverse", "%x: f64[2,3]", "%y = reverse(%x) {axes=[1]} return %y"},
+    {"gather", "%x: f64[5,4]",
+     "%i = constant() {value=i32[3,1](4, -2, 9)} %y = gather(%x, %i) {offset_axes=[1], collapsed_axes=[0], "
+     "start_index_map=[0], index_vector_axis=1, slice_sizes=[1,3]} return %y"},
+    {"scatter sum", "%x: f64[5], %u: f64[4,2]",
+     "%i = constant() {value=i32[4](1, 4, 1, -1)} %y = scatter(%x, %i, %u) {combine=sum, "
+     "update_window_axes=[1], "
+     "index_map=[0], index_vector_axis=1} return %y"},
+    {"scatter set", "%x: f64[5], %u: f64[4]",
+     "%i = constant() {value=i32[4](1, 3, 1, 7)} %y = scatter(%x, %i, %u) {inserted_axes=[0], index_map=[0], "
+     "index_vector_axis=1} return %y"},
+    {"dynamic_slice", "%x: f64[5,4], %i: i32[]", "%y = dynamic_slice(%x, %i, %i) {sizes=[2,4]} return %y"},
+    {"dynamic_update_slice", "%x: f64[5], %u: f64[2], %i: i32[]",
+     "%y = dynamic_update_slice(%x, %u, %i) return %y"},
+    {"reduce sum", "%x: f64[2,3,5]", "%y = reduce(%x) {axes=[2,0]} return %y"},
+    {"reduce max", "%x: f64[2,3,5]", "%y = reduce(%x) {kind=max, axes=[1]} return %y"},
+    {"reduce min", "%x: f64[2,3,5]", "%y = reduce(%x) {kind=min, axes=[0,1,2]} return %y"},
+    {"reduce prod", "%x: f64[2,3,5]", "%y = reduce(%x) {kind=prod, axes=[2,0]} return %y"},
+    {"window sum", "%x: f64[3,11]",
+     "%y = reduce_window(%x) {kind=sum, window=[2,3], strides=[1,2], pad_low=[1,2], pad_high=[0,1], "
+     "base_dilation=[1,2], "
+     "window_dilation=[1,3]} return %y"},
+    {"window sum negative pads", "%x: f64[13]",
+     "%y = reduce_window(%x) {kind=sum, window=[3], strides=[3], pad_low=[-2], pad_high=[-1]} return %y"},
+    {"window max", "%x: f64[3,11]",
+     "%y = reduce_window(%x) {kind=max, window=[2,3], strides=[1,2], pad_low=[1,1], pad_high=[0,2], "
+     "window_dilation=[1,2]} return %y"},
+    {"window min", "%x: f64[9]", "%y = reduce_window(%x) {kind=min, window=[3], strides=[2]} return %y"},
+    {"cumulative sum", "%x: f64[3,5]", "%y = cumulative(%x) {axis=1} return %y"},
+    {"cumulative sum reverse", "%x: f64[3,5]", "%y = cumulative(%x) {axis=0, reverse=true} return %y"},
+    {"cumulative prod", "%x: f64[3,5]", "%y = cumulative(%x) {kind=prod, axis=1} return %y"},
+    {"cumulative prod reverse", "%x: f64[5,2]",
+     "%y = cumulative(%x) {kind=prod, axis=0, reverse=true} return %y"},
+    {"cumulative max", "%x: f64[2,9]", "%y = cumulative(%x) {kind=max, axis=1} return %y"},
+    {"cumulative min reverse", "%x: f64[2,9]",
+     "%y = cumulative(%x) {kind=min, axis=1, reverse=true} return %y"},
+    {"sort", "%x: f64[2,9], %z: f64[2,9]", "%y, %w = sort(%x, %z) {axis=1, descending=true} return %y, %w"},
+    {"top_k", "%x: f64[2,9]", "%y, %i = top_k(%x) {k=3} return %y, %i"},
+    {"dot", "%a: f64[2,3,4], %b: f64[4,5,2]",
+     "%y = dot_general(%a, %b) {a_batch=[0], b_batch=[2], a_contract=[2], b_contract=[0]} return %y"},
+    {"dot two contractions", "%a: f64[2,3,4], %b: f64[4,5,3]",
+     "%y = dot_general(%a, %b) {a_contract=[1,2], b_contract=[2,0]} return %y"},
+    {"convolution", "%x: f64[2,7,6,4], %k: f64[3,2,2,6]",
+     "%y = convolution(%x, %k) {layout=\"b01f_01io->b01f\", strides=[2,1], pad_low=[1,0], pad_high=[2,1], "
+     "kernel_dilation=[1,2], "
+     "feature_groups=2} return %y"},
+    {"convolution batch groups", "%x: f64[4,7,3], %k: f64[2,3,6]",
+     "%y = convolution(%x, %k) {layout=\"b0f_0io->b0f\", strides=[2], pad_low=[1], batch_groups=2} return "
+     "%y"},
+    {"cholesky", "%x: f64[2,3,3]",
+     "%e = constant() {value=f64[3,3](3, 0, 0, 0, 3, 0, 0, 0, 3)} %b = broadcast(%e) {shape=[2,3,3], "
+     "axes=[1,2]} %a = add(%x, %b) "
+     "%y = cholesky(%a) return %y"},
+    {"cholesky upper", "%x: f64[3,3]",
+     "%e = constant() {value=f64[3,3](3, 0, 0, 0, 3, 0, 0, 0, 3)} %a = add(%x, %e) %y = cholesky(%a) "
+     "{lower=false} return %y"},
+    {"triangular_solve", "%a: f64[3,3], %b: f64[3,2]", "%y = triangular_solve(%a, %b) return %y", "", 0.5, 1},
+    {"triangular_solve right upper transposed", "%a: f64[2,3,3], %b: f64[2,2,3]",
+     "%y = triangular_solve(%a, %b) {left_side=false, lower=false, transpose_a=true} return %y", "", 0.5, 1},
+    {"triangular_solve unit", "%a: f64[3,3], %b: f64[3,2]",
+     "%y = triangular_solve(%a, %b) {unit_diagonal=true, transpose_a=true} return %y"},
+    {"cond", "%p: bool[], %x: f64[3], %z: f64[3]", "%y = cond(%p, %x, %z) @a @b return %y",
+     "graph @a(%x: f64[3], %z: f64[3]) { %y = mul(%x, %z) return %y }\ngraph @b(%x: f64[3], %z: f64[3]) { %y "
+     "= exp(%x) return %y }\n"},
+    {"scan", "%h: f64[3], %xs: f64[4,3], %w: f64[3]",
+     "%y, %ys = scan(%h, %xs, %w) {length=4, carries=1, xs=1} @body return %y, %ys",
+     "graph @body(%h: f64[3], %x: f64[3], %w: f64[3]) { %a = mul(%h, %w) %b = add(%a, %x) %c = tanh(%b) %d = "
+     "mul(%c, %x) return %c, %d }\n"},
+    {"scan reverse remat", "%h: f64[3], %xs: f64[4,3], %w: f64[3]",
+     "%y, %ys = scan(%h, %xs, %w) {length=4, carries=1, xs=1, reverse=true, remat=true} @body return %y, %ys",
+     "graph @body(%h: f64[3], %x: f64[3], %w: f64[3]) { %a = mul(%h, %w) %b = add(%a, %x) %c = tanh(%b) %d = "
+     "mul(%c, %x) return %c, %d }\n"},
+    {"scan with integers", "%h: f64[], %xs: f64[5]",
+     "%n = constant() {value=i32[](1)} %y, %m, %ys = scan(%h, %n, %xs) {length=5, carries=2, xs=1} @body "
+     "return %y, %ys",
+     "graph @body(%h: f64[], %n: i32[], %x: f64[]) { %f = convert(%n) {dtype=f64} %a = mul(%h, %f) %b = "
+     "add(%a, %x) %m = add(%n, %n) "
+     "%s = sin(%b) return %s, %m, %b }\n"},
+    {"barrier", "%x: f64[3], %z: f64[3]", "%a, %b = barrier(%x, %z) %y = mul(%a, %b) return %y"},
+    {"empty", "%x: f64[0,3]", "%y = exp(%x) %s = reduce(%y) {axes=[0]} return %s"},
+    {"softmax", "%x: f64[2,5]", "%y = composite softmax(%x) return %y"},
+    {"log_softmax", "%x: f64[2,5]", "%y = composite log_softmax(%x) return %y"},
+    {"gelu", "%x: f64[9]", "%y = composite gelu(%x) return %y"},
+    {"layer_norm", "%x: f64[3,7], %s: f64[7], %b: f64[7]", "%y = composite layer_norm(%x, %s, %b) return %y"},
+    {"batch_norm", "%x: f64[5,2,3], %s: f64[3], %b: f64[3]",
+     "%y, %m, %v = composite batch_norm_train(%x, %s, %b) return %y, %m, %v"},
+    {"attention", "%q: f64[1,2,3,4], %k: f64[1,2,5,4], %v: f64[1,2,5,4]",
+     "%y = composite attention(%q, %k, %v) {causal=true} return %y"},
+    {"cross_entropy", "%x: f64[4,3], %l: i32[4]", "%y = composite cross_entropy(%x, %l) return %y"},
+    {"embedding", "%t: f64[5,3], %i: i32[2,2]", "%y = composite embedding(%t, %i) return %y"},
+    {"lstm",
+     "%x: f64[3,2,4], %h: f64[2,3], %c: f64[2,3], %w: f64[12,4], %r: f64[12,3], %a: f64[12], %b: f64[12]",
+     "%y, %g, %d = composite lstm(%x, %h, %c, %w, %r, %a, %b) return %y, %g, %d"},
+    {"gru", "%x: f64[3,2,4], %h: f64[2,3], %w: f64[9,4], %r: f64[9,3], %a: f64[9], %b: f64[9]",
+     "%y, %g = composite gru(%x, %h, %w, %r, %a, %b) return %y, %g"},
+    {"max_pool", "%x: f64[1,5,6,2]",
+     "%y = composite max_pool(%x) {window=[2,3], strides=[2,2], pad_low=[1,0], pad_high=[0,1]} return %y"},
+    {"avg_pool", "%x: f64[1,5,6,2]",
+     "%y = composite avg_pool(%x) {window=[2,3], strides=[2,2], pad_low=[1,0], pad_high=[0,1], "
+     "count_padding=false} return %y"},
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class Gradient : public testing::TestWithParam<Case> {};
+TEST_P(Gradient, AgreesWithDifferencesAndForwardMode) {
+  check_gradient(graph_of(GetParam()), GetParam().low, GetParam().high);
+}
+std::string test_name(const testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.name;
+  for (char& c : name)
+    if (c == ' ') c = '_';
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Ops, Gradient, testing::ValuesIn(kCases), test_name);
+
+// The gradient of f's gradient along a fixed direction: the same check on the graph that vjp made.
+class SecondOrder : public testing::TestWithParam<Case> {};
+TEST_P(SecondOrder, AgreesWithDifferences) {
+  const Graph graph = graph_of(GetParam());
+  check_gradient(vjp(graph, float_inputs(graph)), GetParam().low, GetParam().high);
+}
+const std::set<std::string> kTwice = {
+    "tanh", "mul", "dot",    "convolution", "softmax",     "layer_norm",      "scan",     "cond",
+    "lstm", "pow", "gather", "scatter set", "reduce prod", "cumulative prod", "cholesky", "attention"};
+std::vector<Case> twice() {
+  std::vector<Case> out;
+  for (const Case& c : kCases)
+    if (kTwice.contains(c.name)) out.push_back(c);
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(Ops, SecondOrder, testing::ValuesIn(twice()), test_name);
+
+// f = relu(x)², f'' = 2 where x > 0: by hand.
+TEST(Derivatives, SecondDerivativeOfSquaredReluByHand) {
+  const Graph f = ir::parse(
+      "systole.ir 1\ngraph @f(%x: f64[]) { %0 = constant() {value=f64[](0)} %r = max(%x, %0) %y = mul(%r, "
+      "%r) return %y }");
+  const Graph df = value_and_grad(f, {0});
+  Graph slope("slope");  // the gradient alone
+  const ir::Value x = slope.input("x", {DType::f64, {}});
+  slope.output(ir::inline_graph(slope, df, x)[1]);
+  const Graph ddf = value_and_grad(slope, {0});
+  for (const auto& [at, first, second] : {std::tuple{3.0, 6.0, 2.0}, std::tuple{-3.0, 0.0, 0.0}}) {
+    const std::vector<Literal> values = eval::evaluate(ddf, std::vector{Literal::scalar(at)});
+    EXPECT_DOUBLE_EQ(values[0].item<double>(), first);
+    EXPECT_DOUBLE_EQ(values[1].item<double>(), second);
+  }
+}
+
+// The worked example of two layers: y = W2·W1·x against a target, loss ½|y - t|², gradients by hand.
+TEST(Derivatives, TwoLinearLayersByHand) {
+  const Graph f = ir::parse(R"(systole.ir 1
+graph @f(%x: f64[3], %w1: f64[2,3], %w2: f64[2,2], %t: f64[2]) {
+  %z1 = dot_general(%w1, %x) {a_contract=[1], b_contract=[0]}
+  %z2 = dot_general(%w2, %z1) {a_contract=[1], b_contract=[0]}
+  %d = sub(%z2, %t)
+  %s = mul(%d, %d)
+  %h = constant() {value=f64[2](splat 0.5)}
+  %e = mul(%s, %h)
+  %loss = reduce(%e) {axes=[0]}
+  return %loss
+})");
+  const std::vector<Literal> r = eval::evaluate(
+      value_and_grad(f, {1, 2}),
+      std::vector{Literal::of<double>({3}, {1, 2, 3}), Literal::of<double>({2, 3}, {1, 2, 3, 4, 5, 6}),
+                  Literal::of<double>({2, 2}, {0.1, 0.2, 0.3, 0.4}), Literal::of<double>({2}, {2, 5})});
+  EXPECT_NEAR(r[0].item<double>(), 88.82, 1e-12);
+  const double w1[] = {4.18, 8.36, 12.54, 5.96, 11.92, 17.88}, w2[] = {81.2, 185.6, 168, 384};
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(r[1].values<double>()[i], w1[i], 1e-12);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(r[2].values<double>()[i], w2[i], 1e-12);
+}
+
+TEST(Derivatives, RefusalsNameTheOpAndTheReason) {
+  const auto refused = [](const std::string& inputs, const std::string& statements,
+                          const std::string& graphs = {}) -> std::string {
+    const Graph g =
+        ir::parse("systole.ir 1\n" + graphs + "graph @main(" + inputs + ") {\n" + statements + "\n}\n");
+    try {
+      vjp(g, {0});
+      return "differentiated";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(refused("%x: f32[]", "%y = while_loop(%x) {carries=1} @go @step return %y",
+                    "graph @go(%x: f32[]) { %t = constant() {value=bool[](false)} return %t }\ngraph "
+                    "@step(%x: f32[]) { %y = exp(%x) return %y }\n")
+                .find("gradient of while_loop: reverse mode needs"),
+            std::string::npos);
+  EXPECT_NE(refused("%x: f32[3]", "%y = kernel_call(%x) {name=\"k\", results=[f32[3]]} return %y")
+                .find("without a body"),
+            std::string::npos);
+  EXPECT_NE(refused("%x: i32[3]", "return %x").find("only floats have gradients"), std::string::npos);
+  // A way through integers is no way: the gradient is zero.
+  EXPECT_EQ(refused("%x: f32[3]", "%i = convert(%x) {dtype=i32} %y = convert(%i) {dtype=f32} return %y"),
+            "differentiated");
+}
+
+}  // namespace
+}  // namespace systole::autodiff

@@ -22,11 +22,19 @@ struct Case {
   std::string inputs;  // "%x: f32[12]"
   std::string before;  // statements, ending in return
   std::string after;   // empty: nothing changes
-  std::string graphs;  // sub-graphs before
+  std::string graphs;  // what the statements before or after may use, innermost first
 };
 
+// With those of the case's graphs that are used, since a file has no others.
 inline std::string file(const Case& c, const std::string& statements) {
-  return "systole.ir 1\n" + c.graphs + "graph @main(" + c.inputs + ") {\n" + statements + "\n}\n";
+  std::string text = "graph @main(" + c.inputs + ") {\n" + statements + "\n}\n";
+  for (std::string rest = c.graphs; !rest.empty();) {
+    const std::size_t start = rest.rfind("graph @");
+    const std::string graph = rest.substr(start), name = graph.substr(6, graph.find('(') - 6);
+    if (text.find(" " + name) != std::string::npos) text = graph + text;
+    rest.resize(start);
+  }
+  return "systole.ir 1\n" + text;
 }
 
 inline Literal nasty(const Type& type) {

@@ -238,6 +238,27 @@ TEST(Simplify, ChainsOfOneKindMerge) {
   });
 }
 
+TEST(Simplify, NestedConcatsJoinWithoutCopyingEverLongerLists) {
+  // Joined without a limit, the first chain would hold two million operands and the last of the second a
+  // million.
+  const auto expect_short_lists = [](int links, bool doubling) {
+    ir::Graph graph;
+    const ir::Value x = graph.input("x", {DType::f32, {1}});
+    ir::Value v = x;
+    for (int i = 0; i < links; ++i) v = graph.add(ir::Op::concat, {v, doubling ? v : x}, ir::AxisAttrs{0});
+    graph.output(v);
+    const ir::Graph got = passes::simplify(graph);
+    std::size_t operands = 0;
+    for (const ir::Node& node : got.nodes()) operands += node.operands.size();
+    EXPECT_LE(operands, static_cast<std::size_t>(links) * 128);
+    EXPECT_EQ(got.output_type(0), graph.output_type(0));
+    // What is left holds every element once more, in lists of up to 64.
+    EXPECT_LE(passes::dce(got).size(), links / 32 + 30);
+  };
+  expect_short_lists(2000, false);
+  expect_short_lists(20, true);
+}
+
 TEST(Simplify, KnownStartsMakeDynamicSlicesStatic) {
   expect_simplified({
       {"start", "%x: f32[5,4], %j: i32[]",

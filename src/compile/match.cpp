@@ -20,6 +20,10 @@ std::optional<Literal> uniform(const Literal& value) {
   return Literal::copy_of({value.dtype(), {}}, {bytes, width});
 }
 
+// Larger constants of equal elements are scalar broadcasts once simplified, so looking through the bytes of
+// one at each of its uses would find nothing.
+constexpr std::int64_t kMaxSearched = 1024;
+
 bool keeps_splats(Op op) {
   return op == Op::broadcast || op == Op::reshape || op == Op::transpose || op == Op::slice ||
          op == Op::reverse;
@@ -46,7 +50,7 @@ std::optional<Literal> splat(Value v) {
   // Simplified graphs have short chains; a bound keeps hostile ones from costing their length at every use.
   for (int i = 0; i < 8 && keeps_splats(maker(v).op) && maker(v).shardings.empty(); ++i) v = operand(v);
   const Literal* literal = constant(v);
-  return literal == nullptr ? std::nullopt : uniform(*literal);
+  return literal == nullptr || literal->count() > kMaxSearched ? std::nullopt : uniform(*literal);
 }
 
 bool is_splat_of(Value v, double number) {

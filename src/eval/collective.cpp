@@ -67,23 +67,42 @@ Literal collective_permute(const Node& node, const Literal& mine, Group& group) 
   return Literal::copy_of(received.type(), received.as_bytes());
 }
 
+Literal device_index(const Node& node, const Literal&, Group& group) {
+  return Literal::scalar(static_cast<std::uint32_t>(group.index(node.as<ir::MeshAxesAttrs>().mesh_axes)));
+}
+
+struct Collective {
+  Op op;
+  Literal (*run)(const Node& node, const Literal& mine, Group& group);
+};
+
+constexpr Collective kCollectives[] = {
+    {Op::all_reduce, all_reduce},
+    {Op::all_gather, all_gather},
+    {Op::reduce_scatter, reduce_scatter},
+    {Op::all_to_all, all_to_all},
+    {Op::collective_permute, collective_permute},
+    {Op::device_index, device_index},
+};
+
+constexpr const Collective* find(Op op) {
+  for (const Collective& c : kCollectives)
+    if (c.op == op) return &c;
+  return nullptr;
+}
+
+#define SYSTOLE_OP(name, op_class, ...)                                                        \
+  static_assert(ir::OpClass::op_class != ir::OpClass::collective || find(Op::name) != nullptr, \
+                "no evaluation for " #name);
+#include "systole/ir/ops.def"
+
 }  // namespace
 
 Literal collective(const Node& node, const Operands& x, Group* group) {
   if (group == nullptr)
     throw Error(ErrorKind::kUnsupported, std::string(name(node.op)),
                 "a collective needs the devices of a mesh to run on");
-  switch (node.op) {
-    case Op::all_reduce: return all_reduce(node, x[0], *group);
-    case Op::all_gather: return all_gather(node, x[0], *group);
-    case Op::reduce_scatter: return reduce_scatter(node, x[0], *group);
-    case Op::all_to_all: return all_to_all(node, x[0], *group);
-    case Op::collective_permute: return collective_permute(node, x[0], *group);
-    case Op::device_index:
-      return Literal::scalar(
-          static_cast<std::uint32_t>(group->index(node.as<ir::MeshAxesAttrs>().mesh_axes)));
-    default: throw Error(ErrorKind::kInternal, std::string(name(node.op)), "not a collective");
-  }
+  return find(node.op)->run(node, x.empty() ? Literal() : x[0], *group);
 }
 
 }  // namespace systole::eval

@@ -1,5 +1,5 @@
-// Result types of ops. The class of an op picks the function; all share the checks of Call, so that every
-// refusal names the op, what it expects and what it got.
+// Result types of ops: the frame around every inference, elementwise ops and sources. All share the checks of
+// Call, so that every refusal names the op, what it expects and what it got.
 
 #include "ir/infer.h"
 
@@ -130,30 +130,6 @@ Dim window_positions(const Call& call, Dim size, std::int64_t window, std::int64
 
 Types infer_elementwise(const Call& c) {
   const OpInfo& op = info(c.op);
-  if (c.op == Op::select) {
-    c.check_dtype(0, kBool);
-    c.check_same_type(1, 2);
-    if (c.in[0].shape.rank() != 0 && !(c.in[0].shape == c.in[1].shape))
-      c.fail_shape("the predicate must be a scalar or of the branches' shape", c.in[1].shape.to_string(),
-                   c.in[0].to_string());
-    return {c.in[1]};
-  }
-  if (c.op == Op::clamp) {
-    for (std::size_t i : {0, 1, 2}) c.check_dtype(i, op.dtypes);
-    for (std::size_t i : {0, 2})
-      if (c.in[i].dtype != c.in[1].dtype || (c.in[i].shape.rank() != 0 && !(c.in[i].shape == c.in[1].shape)))
-        c.fail_shape("a bound must be a scalar or of the operand's type", c.in[1].to_string(),
-                     c.in[i].to_string());
-    return {c.in[1]};
-  }
-  if (c.op == Op::convert) return {{c.as<ConvertAttrs>().dtype, c.in[0].shape}};
-  if (c.op == Op::bitcast) {
-    const DType to = c.as<ConvertAttrs>().dtype, from = c.in[0].dtype;
-    if (size_of(to) != size_of(from) || (to == DType::boolean && from != DType::boolean))
-      c.fail(ErrorKind::kDType, "the dtypes differ in width, or bool is made from other bits",
-             std::string(name(from)), std::string(name(to)));
-    return {{to, c.in[0].shape}};
-  }
   for (std::size_t i = 0; i < c.in.size(); ++i) {
     c.check_dtype(i, op.dtypes);
     if (i > 0) c.check_same_type(0, i);
@@ -161,33 +137,74 @@ Types infer_elementwise(const Call& c) {
   return {{op.result == ResultRule::boolean ? DType::boolean : c.in[0].dtype, c.in[0].shape}};
 }
 
-Types infer_source(const Call& c) {
-  switch (c.op) {
-    case Op::constant: return {c.as<ConstantAttrs>().value.type()};
-    case Op::iota: {
-      const auto& a = c.as<IotaAttrs>();
-      if (!info(Op::iota).dtypes.contains(a.dtype))
-        c.fail(ErrorKind::kDType, "dtype", "a number", std::string(name(a.dtype)));
-      c.check_axis(a.axis, a.shape.rank(), "axis");
-      return {{a.dtype, a.shape}};
-    }
-    case Op::dimension: {
-      const auto& a = c.as<DimensionAttrs>();
-      if (!info(Op::dimension).dtypes.contains(a.dtype))
-        c.fail(ErrorKind::kDType, "dtype", "a number", std::string(name(a.dtype)));
-      if (a.dim.is_static() && a.dim.value() < 0) c.fail_attr("dim", "0 or more", a.dim.to_string());
-      return {{a.dtype, {}}};
-    }
-    case Op::random_bits: {
-      const auto& a = c.as<RandomBitsAttrs>();
-      if (!(c.in[0] == Type{DType::u32, {2}})) c.fail_shape("the key", "u32[2]", c.in[0].to_string());
-      if (!is_unsigned_integer(a.dtype))
-        c.fail(ErrorKind::kDType, "dtype", "u8, u16, u32 or u64", std::string(name(a.dtype)));
-      return {{a.dtype, a.shape}};
-    }
-    default: c.fail(ErrorKind::kInternal, "not a source");
-  }
+Types infer_select(const Call& c) {
+  c.check_dtype(0, kBool);
+  c.check_same_type(1, 2);
+  if (c.in[0].shape.rank() != 0 && !(c.in[0].shape == c.in[1].shape))
+    c.fail_shape("the predicate must be a scalar or of the branches' shape", c.in[1].shape.to_string(),
+                 c.in[0].to_string());
+  return {c.in[1]};
 }
+
+Types infer_clamp(const Call& c) {
+  for (std::size_t i : {0, 1, 2}) c.check_dtype(i, info(c.op).dtypes);
+  for (std::size_t i : {0, 2})
+    if (c.in[i].dtype != c.in[1].dtype || (c.in[i].shape.rank() != 0 && !(c.in[i].shape == c.in[1].shape)))
+      c.fail_shape("a bound must be a scalar or of the operand's type", c.in[1].to_string(),
+                   c.in[i].to_string());
+  return {c.in[1]};
+}
+
+Types infer_convert(const Call& c) { return {{c.as<ConvertAttrs>().dtype, c.in[0].shape}}; }
+
+Types infer_bitcast(const Call& c) {
+  const DType to = c.as<ConvertAttrs>().dtype, from = c.in[0].dtype;
+  if (size_of(to) != size_of(from) || (to == DType::boolean && from != DType::boolean))
+    c.fail(ErrorKind::kDType, "the dtypes differ in width, or bool is made from other bits",
+           std::string(name(from)), std::string(name(to)));
+  return {{to, c.in[0].shape}};
+}
+
+Types infer_input(const Call& c) { c.fail(ErrorKind::kInternal, "an input's type is given, not inferred"); }
+
+Types infer_constant(const Call& c) { return {c.as<ConstantAttrs>().value.type()}; }
+
+Types infer_iota(const Call& c) {
+  const auto& a = c.as<IotaAttrs>();
+  if (!info(Op::iota).dtypes.contains(a.dtype))
+    c.fail(ErrorKind::kDType, "dtype", "a number", std::string(name(a.dtype)));
+  c.check_axis(a.axis, a.shape.rank(), "axis");
+  return {{a.dtype, a.shape}};
+}
+
+Types infer_dimension(const Call& c) {
+  const auto& a = c.as<DimensionAttrs>();
+  if (!info(Op::dimension).dtypes.contains(a.dtype))
+    c.fail(ErrorKind::kDType, "dtype", "a number", std::string(name(a.dtype)));
+  if (a.dim.is_static() && a.dim.value() < 0) c.fail_attr("dim", "0 or more", a.dim.to_string());
+  return {{a.dtype, {}}};
+}
+
+Types infer_random_bits(const Call& c) {
+  const auto& a = c.as<RandomBitsAttrs>();
+  if (!(c.in[0] == Type{DType::u32, {2}})) c.fail_shape("the key", "u32[2]", c.in[0].to_string());
+  if (!is_unsigned_integer(a.dtype))
+    c.fail(ErrorKind::kDType, "dtype", "u8, u16, u32 or u64", std::string(name(a.dtype)));
+  return {{a.dtype, a.shape}};
+}
+
+namespace {
+
+using Infer = Types (*)(const Call&);
+
+constexpr Infer kInfer[] = {
+#define SYSTOLE_UNARY(...) infer_elementwise,
+#define SYSTOLE_BINARY(...) infer_elementwise,
+#define SYSTOLE_OP(name, ...) infer_##name,
+#include "systole/ir/ops.def"
+};
+
+}  // namespace
 
 Types infer_types(Op op, std::span<const Type> operands, const Attrs& attrs, std::span<const GraphRef> graphs,
                   const std::optional<Mesh>& mesh) {
@@ -208,16 +225,8 @@ Types infer_types(Op op, std::span<const Type> operands, const Attrs& attrs, std
     if (g == nullptr) call.fail_attr("a sub-graph is missing");
   Types types;
   try {
-    switch (facts.op_class) {
-      case OpClass::elementwise: types = infer_elementwise(call); break;
-      case OpClass::source: types = infer_source(call); break;
-      case OpClass::movement: types = infer_movement(call); break;
-      case OpClass::reduction: types = infer_reduction(call); break;
-      case OpClass::contraction: types = infer_contraction(call); break;
-      case OpClass::control: types = infer_control(call); break;
-      case OpClass::collective: types = infer_collective(call); break;
-      case OpClass::opaque: types = infer_opaque(call); break;
-    }
+    if (facts.op_class == OpClass::movement) call.check_dtype(0, facts.dtypes);
+    types = kInfer[static_cast<std::size_t>(op)](call);
   } catch (const Error& e) {
     // Dimension arithmetic does not know the op; the reader needs it.
     if (e.where() == "shape" || e.where() == "mesh")

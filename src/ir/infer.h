@@ -1,6 +1,6 @@
 #pragma once
 
-// What the inference functions of the op classes share: the call under inspection and its ways to refuse.
+// What the inference functions of the ops share: the call under inspection and its ways to refuse.
 
 #include <optional>
 #include <span>
@@ -52,13 +52,13 @@ Dim window_positions(const Call& call, Dim size, std::int64_t window, std::int64
 Dim dilated(Dim n, std::int64_t dilation);
 
 using Types = std::vector<Type>;
+
+// One function per op, and one for all elementwise ops without attributes. An op without its function does
+// not link.
 Types infer_elementwise(const Call& call);
-Types infer_source(const Call& call);
-Types infer_movement(const Call& call);
-Types infer_reduction(const Call& call);
-Types infer_contraction(const Call& call);
-Types infer_control(const Call& call);
-Types infer_collective(const Call& call);
-Types infer_opaque(const Call& call);
+#define SYSTOLE_UNARY(...)
+#define SYSTOLE_BINARY(...)
+#define SYSTOLE_OP(name, ...) Types infer_##name(const Call& call);
+#include "systole/ir/ops.def"
 
 }  // namespace systole::ir

@@ -33,6 +33,8 @@ void check_count(const Call& c, std::int64_t count, std::size_t most, const char
     c.fail_attr(what, fmt::format("0 to {}", most), std::to_string(count));
 }
 
+}  // namespace
+
 Types infer_scan(const Call& c) {
   const auto& a = c.as<ScanAttrs>();
   c.check_graphs(1);
@@ -72,7 +74,7 @@ Types infer_scan(const Call& c) {
   return out;
 }
 
-Types infer_while(const Call& c) {
+Types infer_while_loop(const Call& c) {
   const auto& a = c.as<WhileAttrs>();
   c.check_graphs(2);
   check_count(c, a.carries, c.in.size(), "carries");
@@ -105,6 +107,8 @@ Types infer_composite(const Call& c) {
   return output_types(*c.graphs[0]);
 }
 
+namespace {
+
 // `axis` of the operand divided by the group's size.
 Type divided(const Call& c, std::int64_t axis, std::int64_t parts, const char* what) {
   c.check_axis(axis, c.in[0].shape.rank(), what);
@@ -119,71 +123,65 @@ Type divided(const Call& c, std::int64_t axis, std::int64_t parts, const char* w
 
 }  // namespace
 
-Types infer_control(const Call& c) {
-  switch (c.op) {
-    case Op::scan: return infer_scan(c);
-    case Op::while_loop: return infer_while(c);
-    case Op::cond: return infer_cond(c);
-    case Op::composite: return infer_composite(c);
-    default: c.fail(ErrorKind::kInternal, "not control flow");
-  }
+Types infer_all_reduce(const Call& c) {
+  const auto& a = c.as<AllReduceAttrs>();
+  c.check_kind(a.kind);
+  c.group_size(a.mesh_axes);
+  return {c.in[0]};
 }
 
-Types infer_collective(const Call& c) {
-  switch (c.op) {
-    case Op::all_reduce: {
-      const auto& a = c.as<AllReduceAttrs>();
-      c.check_kind(a.kind);
-      c.group_size(a.mesh_axes);
-      return {c.in[0]};
-    }
-    case Op::all_gather: {
-      const auto& a = c.as<AllGatherAttrs>();
-      c.check_axis(a.axis, c.in[0].shape.rank(), "axis");
-      Type out = c.in[0];
-      Dim& d = out.shape[static_cast<std::size_t>(a.axis)];
-      d = d * Dim(c.group_size(a.mesh_axes));
-      return {out};
-    }
-    case Op::reduce_scatter: {
-      const auto& a = c.as<ReduceScatterAttrs>();
-      c.check_kind(a.kind);
-      return {divided(c, a.axis, c.group_size(a.mesh_axes), "axis")};
-    }
-    case Op::all_to_all: {
-      const auto& a = c.as<AllToAllAttrs>();
-      const std::int64_t n = c.group_size(a.mesh_axes);
-      Type out = divided(c, a.split_axis, n, "split_axis");
-      c.check_axis(a.concat_axis, out.shape.rank(), "concat_axis");
-      Dim& d = out.shape[static_cast<std::size_t>(a.concat_axis)];
-      d = d * Dim(n);
-      return {out};
-    }
-    case Op::collective_permute: {
-      const auto& a = c.as<PermuteAttrs>();
-      const std::int64_t n = c.group_size(a.mesh_axes);
-      c.check_length(a.targets.size(), a.sources.size(), "targets");
-      for (const Ints* list : {&a.sources, &a.targets}) {
-        std::vector<bool> seen(static_cast<std::size_t>(n));
-        for (std::int64_t i : *list) {
-          if (i < 0 || i >= n || seen[static_cast<std::size_t>(i)])
-            c.fail_attr("sources and targets name group members, each at most once",
-                        fmt::format("0 to {}", n - 1), std::to_string(i));
-          seen[static_cast<std::size_t>(i)] = true;
-        }
-      }
-      return {c.in[0]};
-    }
-    case Op::device_index: c.group_size(c.as<MeshAxesAttrs>().mesh_axes); return {{DType::u32, {}}};
-    default: c.fail(ErrorKind::kInternal, "not a collective");
-  }
+Types infer_all_gather(const Call& c) {
+  const auto& a = c.as<AllGatherAttrs>();
+  c.check_axis(a.axis, c.in[0].shape.rank(), "axis");
+  Type out = c.in[0];
+  Dim& d = out.shape[static_cast<std::size_t>(a.axis)];
+  d = d * Dim(c.group_size(a.mesh_axes));
+  return {out};
 }
 
-Types infer_opaque(const Call& c) {
-  if (c.op == Op::barrier) {
-    c.check_graphs(0);
-    return {c.in.begin(), c.in.end()};
+Types infer_reduce_scatter(const Call& c) {
+  const auto& a = c.as<ReduceScatterAttrs>();
+  c.check_kind(a.kind);
+  return {divided(c, a.axis, c.group_size(a.mesh_axes), "axis")};
+}
+
+Types infer_all_to_all(const Call& c) {
+  const auto& a = c.as<AllToAllAttrs>();
+  const std::int64_t n = c.group_size(a.mesh_axes);
+  Type out = divided(c, a.split_axis, n, "split_axis");
+  c.check_axis(a.concat_axis, out.shape.rank(), "concat_axis");
+  Dim& d = out.shape[static_cast<std::size_t>(a.concat_axis)];
+  d = d * Dim(n);
+  return {out};
+}
+
+Types infer_collective_permute(const Call& c) {
+  const auto& a = c.as<PermuteAttrs>();
+  const std::int64_t n = c.group_size(a.mesh_axes);
+  c.check_length(a.targets.size(), a.sources.size(), "targets");
+  for (const Ints* list : {&a.sources, &a.targets}) {
+    std::vector<bool> seen(static_cast<std::size_t>(n));
+    for (std::int64_t i : *list) {
+      if (i < 0 || i >= n || seen[static_cast<std::size_t>(i)])
+        c.fail_attr("sources and targets name group members, each at most once",
+                    fmt::format("0 to {}", n - 1), std::to_string(i));
+      seen[static_cast<std::size_t>(i)] = true;
+    }
   }
+  return {c.in[0]};
+}
+
+Types infer_device_index(const Call& c) {
+  c.group_size(c.as<MeshAxesAttrs>().mesh_axes);
+  return {{DType::u32, {}}};
+}
+
+Types infer_barrier(const Call& c) {
+  c.check_graphs(0);
+  return {c.in.begin(), c.in.end()};
+}
+
+Types infer_kernel_call(const Call& c) {
   const auto& a = c.as<KernelAttrs>();
   if (a.name.empty()) c.fail_attr("a kernel needs the name of its entry point");
   if (a.results.empty()) c.fail_attr("a kernel needs at least one result type");

@@ -17,6 +17,8 @@ void check_sorted(const Call& c, const Ints& axes, const char* what) {
   if (!std::is_sorted(axes.begin(), axes.end())) c.fail_attr(fmt::format("{} must increase", what));
 }
 
+}  // namespace
+
 Types infer_reshape(const Call& c) {
   const Shape& to = c.as<ReshapeAttrs>().shape;
   check_type({c.in[0].dtype, to}, "reshape");
@@ -114,6 +116,13 @@ Types infer_concat(const Call& c) {
   return {out};
 }
 
+Types infer_reverse(const Call& c) {
+  c.check_axes(c.as<AxesAttrs>().axes, c.in[0].shape.rank(), "axes");
+  return {c.in[0]};
+}
+
+namespace {
+
 // indices' axes without the one that holds the index vectors; checks the index dtype and how many components
 // a vector has.
 Shape index_batch_shape(const Call& c, std::int64_t vector_axis, std::size_t components) {
@@ -145,6 +154,8 @@ void check_batch_axes(const Call& c, const Ints& operand_axes, const Ints& index
     if (!(a == b)) c.fail_shape("paired batch axes differ in size", a.to_string(), b.to_string());
   }
 }
+
+}  // namespace
 
 Types infer_gather(const Call& c) {
   const auto& a = c.as<GatherAttrs>();
@@ -225,6 +236,8 @@ Types infer_scatter(const Call& c) {
   return {c.in[0]};
 }
 
+namespace {
+
 void check_starts(const Call& c, std::size_t first, std::size_t rank) {
   c.check_length(c.in.size() - first, rank, "the list of starts");
   for (std::size_t i = first; i < c.in.size(); ++i) c.check_scalar(i, kInts);
@@ -242,30 +255,18 @@ void check_block(const Call& c, const Shape& block) {
 
 }  // namespace
 
-Types infer_movement(const Call& c) {
-  c.check_dtype(0, info(c.op).dtypes);
-  switch (c.op) {
-    case Op::reshape: return infer_reshape(c);
-    case Op::transpose: return infer_transpose(c);
-    case Op::broadcast: return infer_broadcast(c);
-    case Op::slice: return infer_slice(c);
-    case Op::pad: return infer_pad(c);
-    case Op::concat: return infer_concat(c);
-    case Op::reverse: c.check_axes(c.as<AxesAttrs>().axes, c.in[0].shape.rank(), "axes"); return {c.in[0]};
-    case Op::gather: return infer_gather(c);
-    case Op::scatter: return infer_scatter(c);
-    case Op::dynamic_slice:
-      check_starts(c, 1, c.in[0].shape.size());
-      check_block(c, c.as<DynamicSliceAttrs>().sizes);
-      return {{c.in[0].dtype, c.as<DynamicSliceAttrs>().sizes}};
-    case Op::dynamic_update_slice:
-      check_starts(c, 2, c.in[0].shape.size());
-      if (c.in[1].dtype != c.in[0].dtype)
-        c.fail(ErrorKind::kDType, "the update", c.in[0].to_string(), c.in[1].to_string());
-      check_block(c, c.in[1].shape);
-      return {c.in[0]};
-    default: c.fail(ErrorKind::kInternal, "not a movement op");
-  }
+Types infer_dynamic_slice(const Call& c) {
+  check_starts(c, 1, c.in[0].shape.size());
+  check_block(c, c.as<DynamicSliceAttrs>().sizes);
+  return {{c.in[0].dtype, c.as<DynamicSliceAttrs>().sizes}};
+}
+
+Types infer_dynamic_update_slice(const Call& c) {
+  check_starts(c, 2, c.in[0].shape.size());
+  if (c.in[1].dtype != c.in[0].dtype)
+    c.fail(ErrorKind::kDType, "the update", c.in[0].to_string(), c.in[1].to_string());
+  check_block(c, c.in[1].shape);
+  return {c.in[0]};
 }
 
 }  // namespace systole::ir

@@ -15,6 +15,8 @@ void check_number_kind(const Call& c, Combine kind) {
   c.check_kind(kind);
 }
 
+}  // namespace
+
 Types infer_reduce(const Call& c) {
   const auto& a = c.as<ReduceAttrs>();
   c.check_kind(a.kind);
@@ -43,6 +45,8 @@ Types infer_arg_reduce(const Call& c) {
   return {{a.dtype, shape}};
 }
 
+namespace {
+
 std::int64_t entry(const Ints& list, std::size_t i, std::int64_t otherwise) {
   return list.empty() ? otherwise : list[i];
 }
@@ -50,6 +54,8 @@ std::int64_t entry(const Ints& list, std::size_t i, std::int64_t otherwise) {
 void check_optional_length(const Call& c, const Ints& list, std::size_t wanted, const char* what) {
   if (!list.empty()) c.check_length(list.size(), wanted, what);
 }
+
+}  // namespace
 
 Types infer_reduce_window(const Call& c) {
   const auto& a = c.as<WindowAttrs>();
@@ -72,6 +78,35 @@ Types infer_reduce_window(const Call& c) {
   return {{c.in[0].dtype, shape}};
 }
 
+Types infer_cumulative(const Call& c) {
+  const auto& a = c.as<CumulativeAttrs>();
+  check_number_kind(c, a.kind);
+  c.check_axis(a.axis, c.in[0].shape.rank(), "axis");
+  return {c.in[0]};
+}
+
+Types infer_sort(const Call& c) {
+  c.check_axis(c.as<SortAttrs>().axis, c.in[0].shape.rank(), "axis");
+  for (const Type& t : c.in)
+    if (!(t.shape == c.in[0].shape))
+      c.fail_shape("operands differ in shape", c.in[0].to_string(), t.to_string());
+  return {c.in.begin(), c.in.end()};
+}
+
+Types infer_top_k(const Call& c) {
+  const std::int64_t k = c.as<TopKAttrs>().k;
+  c.check_dtype(0, info(c.op).dtypes);
+  Shape shape = c.in[0].shape;
+  if (shape.empty()) c.fail_shape("operand", "at least one axis");
+  const Dim last = shape[shape.size() - 1];
+  if (k < 0 || (last.is_static() && k > last.value()))
+    c.fail_attr("k", "0 to " + last.to_string(), std::to_string(k));
+  shape[shape.size() - 1] = k;
+  return {{c.in[0].dtype, shape}, {DType::i32, shape}};
+}
+
+namespace {
+
 // What a contraction may return: the operands' own dtype, a wider float, or i32 / i64 / u32 / u64 for narrow
 // integers.
 DType contraction_dtype(const Call& c, std::optional<DType> wanted) {
@@ -93,7 +128,9 @@ DType contraction_dtype(const Call& c, std::optional<DType> wanted) {
   return result;
 }
 
-Types infer_dot(const Call& c) {
+}  // namespace
+
+Types infer_dot_general(const Call& c) {
   const auto& a = c.as<DotAttrs>();
   const DType dtype = contraction_dtype(c, a.dtype);
   const Shape &x = c.in[0].shape, &y = c.in[1].shape;
@@ -123,6 +160,8 @@ Types infer_dot(const Call& c) {
   return {{dtype, shape}};
 }
 
+namespace {
+
 // a / b for a dimension that must split evenly.
 Dim split(const Call& c, Dim a, std::int64_t b, const char* what) {
   if (a.offset() % b != 0 || a.scale() % b != 0)
@@ -130,6 +169,8 @@ Dim split(const Call& c, Dim a, std::int64_t b, const char* what) {
                  a.to_string());
   return floor_div(a, b);
 }
+
+}  // namespace
 
 Types infer_convolution(const Call& c) {
   const auto& a = c.as<ConvolutionAttrs>();
@@ -173,11 +214,20 @@ Types infer_convolution(const Call& c) {
   return {{dtype, shape}};
 }
 
+namespace {
+
 void check_square(const Call& c) {
   const Shape& a = c.in[0].shape;
   c.check_dtype(0, info(c.op).dtypes);
   if (a.rank() < 2 || !(a[a.size() - 1] == a[a.size() - 2]))
     c.fail_shape("the last two axes must form a square", "[…, n, n]", c.in[0].to_string());
+}
+
+}  // namespace
+
+Types infer_cholesky(const Call& c) {
+  check_square(c);
+  return {c.in[0]};
 }
 
 Types infer_triangular_solve(const Call& c) {
@@ -191,51 +241,6 @@ Types infer_triangular_solve(const Call& c) {
     c.fail_shape("a and b do not fit",
                  row == 2 ? "a […, n, n] and b […, n, m]" : "a […, n, n] and b […, m, n]");
   return {c.in[1]};
-}
-
-}  // namespace
-
-Types infer_reduction(const Call& c) {
-  switch (c.op) {
-    case Op::reduce: return infer_reduce(c);
-    case Op::arg_reduce: return infer_arg_reduce(c);
-    case Op::reduce_window: return infer_reduce_window(c);
-    case Op::cumulative: {
-      const auto& a = c.as<CumulativeAttrs>();
-      check_number_kind(c, a.kind);
-      c.check_axis(a.axis, c.in[0].shape.rank(), "axis");
-      return {c.in[0]};
-    }
-    case Op::sort: {
-      c.check_axis(c.as<SortAttrs>().axis, c.in[0].shape.rank(), "axis");
-      for (const Type& t : c.in)
-        if (!(t.shape == c.in[0].shape))
-          c.fail_shape("operands differ in shape", c.in[0].to_string(), t.to_string());
-      return {c.in.begin(), c.in.end()};
-    }
-    case Op::top_k: {
-      const std::int64_t k = c.as<TopKAttrs>().k;
-      c.check_dtype(0, info(c.op).dtypes);
-      Shape shape = c.in[0].shape;
-      if (shape.empty()) c.fail_shape("operand", "at least one axis");
-      const Dim last = shape[shape.size() - 1];
-      if (k < 0 || (last.is_static() && k > last.value()))
-        c.fail_attr("k", "0 to " + last.to_string(), std::to_string(k));
-      shape[shape.size() - 1] = k;
-      return {{c.in[0].dtype, shape}, {DType::i32, shape}};
-    }
-    default: c.fail(ErrorKind::kInternal, "not a reduction");
-  }
-}
-
-Types infer_contraction(const Call& c) {
-  switch (c.op) {
-    case Op::dot_general: return infer_dot(c);
-    case Op::convolution: return infer_convolution(c);
-    case Op::cholesky: check_square(c); return {c.in[0]};
-    case Op::triangular_solve: return infer_triangular_solve(c);
-    default: c.fail(ErrorKind::kInternal, "not a contraction");
-  }
 }
 
 }  // namespace systole::ir

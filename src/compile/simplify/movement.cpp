@@ -98,21 +98,30 @@ R pad_of_nothing(M m) {
   return all_zero(a.low) && all_zero(a.high) && all_zero(a.interior) ? m[0] : Value();
 }
 
+// Nested concats of one axis are joined up to this many operands: every link of a chain copies the list of
+// the one before it.
+constexpr std::size_t kMaxJoined = 64;
+
 // Operands that add nothing are left out, and nested concats of one axis joined.
 R concat_operands(M m) {
   const std::int64_t axis = m.attrs<ir::AxisAttrs>().axis;
+  Values kept;
+  for (Value v : m.operands)
+    if (!(v.shape()[index(axis)] == Dim(0))) kept.push_back(v);
+  if (kept.empty()) return m[0];
+  if (kept.size() == 1) return kept[0];
   Values parts;
-  const auto add = [&](Value v) {
-    if (!(v.shape()[index(axis)] == Dim(0))) parts.push_back(v);
-  };
-  for (Value v : m.operands) {
-    if (made_by(v, Op::concat) && maker(v).as<ir::AxisAttrs>().axis == axis)
-      for (std::size_t i = 0; i < maker(v).operands.size(); ++i) add(operand(v, i));
-    else
-      add(v);
+  std::size_t count = kept.size();
+  for (Value v : kept) {
+    const std::size_t inner = made_by(v, Op::concat) ? maker(v).operands.size() : 0;
+    const bool fits = inner != 0 && count - 1 + inner <= kMaxJoined;
+    if (!fits || maker(v).as<ir::AxisAttrs>().axis != axis) {
+      parts.push_back(v);
+      continue;
+    }
+    for (std::size_t i = 0; i < inner; ++i) parts.push_back(operand(v, i));
+    count += inner - 1;
   }
-  if (parts.empty()) parts.push_back(m[0]);
-  if (parts.size() == 1) return parts[0];
   return parts == m.operands ? Value() : m.graph.add(Op::concat, parts, ir::AxisAttrs{axis});
 }
 

@@ -17,8 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "base/nearest.h"
 #include "systole/io.h"
 #include "systole/ir.h"
+#include "systole/runtime.h"
 
 namespace systole {
 namespace {
@@ -98,6 +100,18 @@ void expect_failure(const Outcome& outcome, std::string_view part) {
   EXPECT_EQ(outcome.code, 1) << outcome.err;
   EXPECT_TRUE(outcome.err.starts_with("systole: error: ")) << outcome.err;
   EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+TEST(Nearest, TheFewestEditsWinAndFarNamesDoNot) {
+  const std::string_view names[] = {"reduce_window", "reduce", "exp", "neg", "or"};
+  const std::pair<std::string_view, std::string_view> table[] = {
+      {"reduec", "reduce"},    {"reduc", "reduce"}, {"reduce_win", "reduce_window"},
+      {"expm", "exp"},         {"nge", "neg"},      {"orchestrate", ""},
+      {"convolution", ""},     {"q", ""},           {"", ""},
+      {std::string_view(), ""}};
+  for (const auto& [wrong, wanted] : table) EXPECT_EQ(nearest(wrong, names), wanted) << wrong;
+  EXPECT_EQ(nearest(std::string(100000, 'a'), names), "");
+  EXPECT_EQ(nearest("exp", {}), "");
 }
 
 TEST_F(CliTest, HelpExplainsEveryCommandWithExamples) {
@@ -197,6 +211,80 @@ graph @main(%x: f32[2]) mesh(d=3) {
   expect_failure(run("eval mesh.sir --in x.npy"), "x.npy: the graph runs on 3 devices");
 }
 
+TEST_F(CliTest, EvalRunsAShardedGraphOnOrdinaryArraysAsCompileDoes) {
+  constexpr const char* kSharded = R"(systole.ir 1
+graph @main(%x: f32[4,2] sharding([d], [])) mesh(d=2) {
+  %y = add(%x, %x) sharding([d], [])
+  return y: %y
+}
+)";
+  const Literal x = Literal::of<float>({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const std::vector<double> doubled = {2, 4, 6, 8, 10, 12, 14, 16};
+  const CompiledGraph compiled = compile(ir::parse(kSharded), "reference");
+  EXPECT_EQ(compiled.device_count(), 1);
+  EXPECT_EQ(compiled.run({x})[0].to_doubles(), doubled);
+
+  write("sharded.sir", kSharded);
+  io::save_npy(folder_ / "x.npy", x);
+  const Outcome outcome = run("eval sharded.sir --in x.npy --out y.npy --device reference");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(io::load_npy(folder_ / "y.npy").type(), x.type());
+  EXPECT_EQ(io::load_npy(folder_ / "y.npy").to_doubles(), doubled);
+}
+
+TEST_F(CliTest, EvalNamesTheFileWhoseShapeIsWrong) {
+  write_affine();
+  io::save_npy(folder_ / "b.npy", Literal::of<float>({3}, {0, 0, 0}));
+  expect_failure(run("eval affine.sir --in x.npy w.npy b.npy"), "error: b.npy: input 2 \"b\"");
+  io::save_npz(folder_ / "all.npz", std::vector<io::NamedArray>{{"x", Literal::of<float>({2}, {1, 2})},
+                                                                {"w", io::load_npy(folder_ / "w.npy")},
+                                                                {"b", Literal::of<float>({2}, {1, 2})}});
+  expect_failure(run("eval affine.sir --in all.npz"), "error: all.npz: x: input 0 \"x\"");
+
+  write("two.sir",
+        "systole.ir 1\ngraph @main(%x: f32[N], %y: f32[N]) {\n  %z = add(%x, %y)\n  return %z\n}\n");
+  io::save_npy(folder_ / "three.npy", Literal::of<float>({3}, {1, 2, 3}));
+  io::save_npy(folder_ / "four.npy", Literal::of<float>({4}, {1, 2, 3, 4}));
+  const Outcome contradiction = run("eval two.sir --in three.npy four.npy");
+  expect_failure(contradiction, "error: four.npy: ");
+  expect_failure(contradiction, "N = 4, an earlier one 3");
+}
+
+TEST_F(CliTest, UnnamedInputsAreListedByNumber) {
+  write("add.sir",
+        "systole.ir 1\ngraph @main(%0: f32[2], %1: f32[2]) {\n  %2 = add(%0, %1)\n"
+        "  return %2\n}\n");
+  io::save_npy(folder_ / "x.npy", Literal::of<float>({2}, {1, 2}));
+  io::save_npy(folder_ / "i.npy", Literal::of<std::int32_t>({2}, {1, 2}));
+  expect_usage_error(run("eval add.sir"), "inputs without an array: input 0: f32[2], input 1: f32[2];");
+  expect_usage_error(run("eval add.sir --in a=x.npy"), "its inputs are input 0: f32[2], input 1: f32[2]");
+  expect_usage_error(run("eval add.sir --in =x.npy"), "the graph has no input");
+  expect_failure(run("eval add.sir --in x.npy i.npy"), "i.npy: wrong dtype for input 1;");
+  io::save_npz(folder_ / "x.npz", std::vector<io::NamedArray>{{"", Literal::of<float>({2}, {1, 2})}});
+  expect_usage_error(run("eval add.sir --in x.npz"), "inputs without an array: input 0");
+}
+
+TEST_F(CliTest, ResultsWithoutANameNeverTakeTheNameOfAnother) {
+  ir::Graph graph;
+  const ir::Value x = graph.input("x", {DType::f32, {}});
+  graph.output(x, "1");
+  graph.output(graph.add(ir::Op::neg, {x}));
+  graph.output(graph.add(ir::Op::add, {x, x}));
+  graph.output(x, "2_");
+  graph.output(x, "2");
+  write("g.sir", ir::print(graph));
+  io::save_npy(folder_ / "x.npy", Literal::scalar(3.0f));
+  const Outcome outcome = run("eval g.sir --in x.npy --out y.npz");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::vector<io::NamedArray> results = io::load_npz(folder_ / "y.npz");
+  const std::pair<const char*, float> wanted[] = {{"1", 3}, {"1_", -3}, {"2__", 6}, {"2_", 3}, {"2", 3}};
+  ASSERT_EQ(results.size(), std::size(wanted));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].name, wanted[i].first);
+    EXPECT_EQ(results[i].value.item<float>(), wanted[i].second);
+  }
+}
+
 TEST_F(CliTest, EvalNamesTheArgumentThatIsWrong) {
   write_affine();
   expect_usage_error(run("eval affine.sir --in x.npy"), "inputs without an array: w: f32[2,2], b: f32[2]");
@@ -218,7 +306,7 @@ TEST_F(CliTest, EvalNamesTheArgumentThatIsWrong) {
                  "b.npy: wrong dtype for input b; in Python: array.astype('float32'); expected f32, got f64");
   io::save_npy(folder_ / "b.npy", Literal::of<float>({3}, {0, 0, 0}));
   const Outcome shape = run("eval affine.sir --in x.npy w.npy b.npy --out out.npz");
-  expect_failure(shape, "b");
+  expect_failure(shape, "b.npy");
   EXPECT_FALSE(fs::exists(folder_ / "out.npz"));
 }
 
@@ -304,6 +392,9 @@ TEST_F(CliTest, DoctorNamesWhatIsBrokenWithItsRepair) {
   EXPECT_EQ(healthy.code, 0) << healthy.out << healthy.err;
   EXPECT_NE(healthy.out.find("ok       reference"), std::string::npos) << healthy.out;
   EXPECT_NE(healthy.out.find("SYSTOLE_CACHE=cache"), std::string::npos) << healthy.out;
+  for (const char* unused : {"compiler for kernels made at run time (not used by this build)\n",
+                             "cache of compiled code (not used by this build)\n"})
+    EXPECT_NE(healthy.out.find(unused), std::string::npos) << healthy.out;
 
   write("plugin.so", "not a library");
   const Outcome broken = run("doctor", "", clean + " SYSTOLE_PJRT_PLUGIN=./plugin.so CC=/no/such/compiler");

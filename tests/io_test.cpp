@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -247,6 +248,26 @@ TEST_F(IoTest, NamesThatCannotBeMembersAreRefused) {
                "control characters");
   expect_error([&] { save_npz(folder_ / "x.npz", large); }, ErrorKind::kInvalidArgument, "too long");
   EXPECT_EQ(files_in_folder(), 0u);
+}
+
+TEST_F(IoTest, NamesThatLeadOutOfAFolderAreReadButNotWritten) {
+  const Literal value = Literal::scalar<float>(1);
+  for (const char* name : {"/a", "/", "..", "../a", "a/../b", "a/..", "..\\a", "a\\b"}) {
+    const std::vector<NamedArray> arrays = {{name, value}};
+    expect_error([&] { save_npz(folder_ / "x.npz", arrays); }, ErrorKind::kInvalidArgument, name);
+  }
+  EXPECT_EQ(files_in_folder(), 0u);
+  const std::vector<NamedArray> harmless = {
+      {"..a", value}, {"a../b", value}, {"a/b", value}, {"a..b", value}};
+  save_npz(folder_ / "x.npz", harmless);
+  Bytes archive = file_bytes(folder_ / "x.npz");
+  const std::string_view from = "a../b.npy", to = "/../b.npy";
+  for (std::size_t at = 0; at + from.size() <= archive.size(); ++at)
+    if (std::memcmp(archive.data() + at, from.data(), from.size()) == 0)
+      std::memcpy(archive.data() + at, to.data(), to.size());
+  const std::vector<NamedArray> arrays = parse_npz(archive, "x.npz");
+  ASSERT_EQ(arrays.size(), 4u);
+  EXPECT_EQ(arrays[1].name, "/../b");
 }
 
 TEST_F(IoTest, Crc32HasTheStandardCheckValue) {
@@ -562,6 +583,43 @@ TEST_F(IoTest, PipesAreReadToTheirEnd) {
     ::_exit(0);
   }
   EXPECT_TRUE(load_npy(pipe).same_bits(load_npy(data("f32.npy"))));
+}
+
+TEST_F(IoTest, DevicesWithoutAnEndAreReadUpToALimit) {
+  constexpr std::uint64_t kLargest = 100000;
+  expect_error([&] { open_file("/dev/zero", kLargest); }, ErrorKind::kLimit,
+               "/dev/zero: a pipe or device without an end in sight; expected at most 100000 bytes");
+  const auto read_pipe = [&](std::size_t size) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::signal(SIGPIPE, SIG_IGN);
+      const std::string text(size, 'a');
+      for (std::size_t at = 0; at < size;) {
+        const ssize_t n = ::write(ends[1], text.data() + at, size - at);
+        if (n <= 0) break;
+        at += static_cast<std::size_t>(n);
+      }
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    std::string text;
+    try {
+      text = read_text_stream(ends[0], "the pipe", kLargest);
+    } catch (...) {
+      ::close(ends[0]);
+      ::waitpid(child, nullptr, 0);
+      throw;
+    }
+    ::close(ends[0]);
+    ::waitpid(child, nullptr, 0);
+    return text.size();
+  };
+  for (const std::size_t size : {std::size_t{0}, std::size_t{65536}, kLargest - 1, kLargest})
+    EXPECT_EQ(read_pipe(size), size);
+  expect_error([&] { read_pipe(kLargest + 1); }, ErrorKind::kLimit, "the pipe: ");
+  EXPECT_EQ(kLargestStream, std::uint64_t{1} << 30);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 // What the fake backends saw.
 struct Counts {
   std::atomic<int> made{0}, compiled{0}, sessions{0}, failures_left{0}, failing_runs_left{0};
+  std::function<void(std::vector<std::vector<Literal>>&)> spoil;  // the results of a run
 };
 Counts counts;
 
@@ -48,7 +49,7 @@ class FakeSession : public runtime::Session {
     EXPECT_FALSE(busy_.exchange(true)) << "two runs in one session";
     if (counts.failing_runs_left > 0 && counts.failing_runs_left-- > 0)
       throw Error(ErrorKind::kContextLost, "fake", "the run failed");
-    std::vector<std::vector<runtime::BufferRef>> results;
+    std::vector<std::vector<Literal>> results;
     for (std::size_t d = 0; d < arguments.per_device.size(); ++d) {
       std::vector<Literal> values;
       for (const runtime::BufferRef& b : arguments.per_device[d]) {
@@ -57,14 +58,18 @@ class FakeSession : public runtime::Session {
       }
       results.emplace_back();
       if (graph_.mesh())
-        results.back().push_back(std::make_shared<FakeBuffer>(
-            Literal::scalar(values[0].item<float>() + static_cast<float>(100 * d)), 0));
+        results.back().push_back(Literal::scalar(values[0].item<float>() + static_cast<float>(100 * d)));
       else
-        for (Literal& v : eval::evaluate(graph_, values))
-          results.back().push_back(std::make_shared<FakeBuffer>(std::move(v), 0));
+        results.back() = eval::evaluate(graph_, values);
+    }
+    if (counts.spoil) counts.spoil(results);
+    std::vector<std::vector<runtime::BufferRef>> buffers;
+    for (const std::vector<Literal>& list : results) {
+      buffers.emplace_back();
+      for (const Literal& v : list) buffers.back().push_back(std::make_shared<FakeBuffer>(v, 0));
     }
     busy_ = false;
-    return results;
+    return buffers;
   }
 
  private:
@@ -229,6 +234,22 @@ TEST_F(Runtime, BackendsStandByRankAndAutoTakesTheFirstThatHasADevice) {
   expect_parts(lines[0], {"absent", "passed over", "no driver was found"});
   for (const runtime::DeviceInfo& device : devices()) EXPECT_NE(device.name.backend, "absent");
   EXPECT_LE(counts.made, 2);  // each once
+}
+
+TEST(Log, ASinkMayLogAndReplaceItself) {
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel level, std::string_view line) {
+    lines.emplace_back(line);
+    if (level == LogLevel::warn) log(LogLevel::info, "from the sink");
+    if (line == "last") set_log_sink([](LogLevel, std::string_view) {}, LogLevel::warn);
+  });
+  log(LogLevel::warn, "first");
+  log(LogLevel::debug, "last");
+  log(LogLevel::warn, "for the other sink");
+  EXPECT_TRUE(log_enabled(LogLevel::warn));
+  EXPECT_FALSE(log_enabled(LogLevel::info));
+  set_log_sink({});
+  EXPECT_EQ(lines, (std::vector<std::string>{"first", "from the sink", "last"}));
 }
 
 TEST_F(Runtime, EqualGraphsShareOneCompilation) {
@@ -396,6 +417,37 @@ TEST_F(Runtime, AMeshWhoseCollectivesHaveNoEffectKeepsItsDevices) {
   const std::vector<std::vector<Literal>> lists = {{Literal::scalar(1.f)}, {Literal::scalar(2.f)}};
   const std::vector<std::vector<Literal>> results = mesh.run_devices(lists);
   EXPECT_EQ(results.at(1).at(0).item<float>(), 2.f);
+}
+
+TEST_F(Runtime, ResultsThatAreNotWhatTheGraphSaysAreABugOfTheBackend) {
+  using Lists = std::vector<std::vector<Literal>>;
+  const auto spoiled = [](const CompiledGraph& graph, std::span<const std::vector<Literal>> arguments,
+                          std::function<void(Lists&)> spoil) {
+    counts.spoil = std::move(spoil);
+    const std::string text = error_of([&] { graph.run_devices(arguments); }, ErrorKind::kInternal);
+    counts.spoil = nullptr;
+    return text;
+  };
+  const CompiledGraph graph = compile(affine(10), "fake");
+  const Lists ones = {{kOnes, kOnes}};
+  expect_parts(spoiled(graph, ones, [](Lists& r) { r[0][0] = Literal::of<double>({2}, {1, 1}); }),
+               {"affine", "fake", "output 0 (y)", "f32[2]", "f64[2]"});
+  expect_parts(spoiled(graph, ones, [](Lists& r) { r[0][0] = Literal::of<float>({2, 1}, {1, 1}); }),
+               {"output 0 (y)", "f32[2]", "f32[2,1]"});
+  expect_parts(spoiled(graph, ones, [](Lists& r) { r[0].push_back(kOnes); }),
+               {"number of results", "expected 1, got 2"});
+  expect_parts(spoiled(graph, ones, [](Lists& r) { r.clear(); }), {"result lists", "expected 1, got 0"});
+  EXPECT_TRUE(graph.run({kOnes, kOnes})[0].same_bits(Literal::of<float>({2}, {11, 11})));
+
+  const CompiledGraph symbolic = compile(
+      ir::parse("systole.ir 1\ngraph @twice(%x: f32[N]) {\n%y = add(%x, %x)\nreturn y: %y\n}\n"), "fake");
+  expect_parts(spoiled(symbolic, Lists{{kOnes}}, [](Lists& r) { r[0][0] = Literal::of<float>({1}, {2}); }),
+               {"output 0 (y)", "f32[2]", "f32[1]"});
+  const CompiledGraph mesh = compile(ir::parse("systole.ir 1\ngraph @mesh(%x: f32[]) mesh(a=2) {\n%y = "
+                                               "all_reduce(%x) {kind=sum, mesh_axes=[a]}\nreturn %y\n}\n"),
+                                     "fake");
+  const Lists scalars = {{Literal::scalar(1.f)}, {Literal::scalar(2.f)}};
+  expect_parts(spoiled(mesh, scalars, [](Lists& r) { r[1][0] = kOnes; }), {"device 1: output 0"});
 }
 
 TEST_F(Runtime, RunsReuseSessionsAndConcurrentOnesHaveTheirOwn) {

@@ -94,11 +94,17 @@ class Memory final : public ByteSource {
   std::span<const std::byte> bytes_;
 };
 
-std::vector<std::byte> read_to_end(const fs::path& file, int descriptor) {
-  std::vector<std::byte> bytes;
+// Into `bytes`, a string or vector of bytes.
+template <class Container>
+void read_to_end(const fs::path& file, int descriptor, std::uint64_t largest, Container& bytes) {
+  constexpr std::uint64_t kFirst = 1 << 16;
   std::size_t used = 0;
   for (;;) try {
-      if (used == bytes.size()) bytes.resize(std::max<std::size_t>(2 * used, 1 << 16));
+      if (used > largest)
+        throw Error(ErrorKind::kLimit, file.string(), "a pipe or device without an end in sight",
+                    "at most " + std::to_string(largest) + " bytes", "more");
+      if (used == bytes.size())
+        bytes.resize(2 * used < largest ? std::max<std::uint64_t>(2 * used, kFirst) : largest + 1);
       const ssize_t n =
           ::read(descriptor, bytes.data() + used, std::min(bytes.size() - used, kLargestTransfer));
       if (n < 0 && errno == EINTR) continue;
@@ -109,7 +115,6 @@ std::vector<std::byte> read_to_end(const fs::path& file, int descriptor) {
       no_memory(file, 2 * used);
     }
   bytes.resize(used);
-  return bytes;
 }
 
 // The file that writing to `target` must replace.
@@ -127,15 +132,18 @@ fs::path folder_of(const fs::path& file) {
 
 }  // namespace
 
-std::unique_ptr<ByteSource> open_file(const fs::path& file) {
+std::unique_ptr<ByteSource> open_file(const fs::path& file, std::uint64_t largest) {
   Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   if (descriptor.get() < 0) refuse(file, "cannot open", errno);
   struct stat info;
   if (::fstat(descriptor.get(), &info) != 0) refuse(file, "cannot read", errno);
   if (S_ISDIR(info.st_mode)) refuse(file, "cannot read", EISDIR);
   // Files of /proc are regular and claim size 0, so an empty file is read to its end as well.
-  if (!S_ISREG(info.st_mode) || info.st_size == 0)
-    return std::make_unique<Memory>(read_to_end(file, descriptor.get()));
+  if (!S_ISREG(info.st_mode) || info.st_size == 0) {
+    std::vector<std::byte> bytes;
+    read_to_end(file, descriptor.get(), largest, bytes);
+    return std::make_unique<Memory>(std::move(bytes));
+  }
   return std::make_unique<OpenFile>(file, descriptor.release(), static_cast<std::uint64_t>(info.st_size));
 }
 
@@ -152,6 +160,12 @@ std::string read_text_file(const fs::path& file) {
     no_memory(file, source->size());
   }
   source->read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+std::string read_text_stream(int descriptor, const std::string& label, std::uint64_t largest) {
+  std::string text;
+  read_to_end(label, descriptor, largest, text);
   return text;
 }
 

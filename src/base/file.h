@@ -22,11 +22,20 @@ class ByteSource {
   virtual void read(std::uint64_t offset, std::span<std::byte> out) const = 0;
 };
 
-// A regular file is read where it is; anything else (a pipe, a device) is read whole into memory first.
-std::unique_ptr<ByteSource> open_file(const std::filesystem::path& file);
+// The most that is read from a pipe or device, whose size nothing tells; /dev/zero has no end.
+inline constexpr std::uint64_t kLargestStream = std::uint64_t{1} << 30;
+
+// A regular file is read where it is; anything else (a pipe, a device) is read whole into memory first, and
+// kLimit when it holds more than `largest` bytes.
+std::unique_ptr<ByteSource> open_file(const std::filesystem::path& file,
+                                      std::uint64_t largest = kLargestStream);
 std::unique_ptr<ByteSource> memory_source(std::span<const std::byte> bytes);  // borrows the bytes
 
 std::string read_text_file(const std::filesystem::path& file);
+
+// The rest of an open descriptor, such as standard input; `label` names it in messages. As open_file, kLimit.
+std::string read_text_stream(int descriptor, const std::string& label,
+                             std::uint64_t largest = kLargestStream);
 
 // A file under construction. Without commit() the destructor removes it and the target stays as it was. A
 // symbolic link is followed, so what it names is replaced; the permissions of an existing target are kept.

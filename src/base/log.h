@@ -13,7 +13,9 @@ enum class LogLevel { debug, info, warn };
 
 using LogSink = std::function<void(LogLevel, std::string_view message)>;
 
-// Lines of `least` and above go to `sink`, one at a time; an empty sink puts SYSTOLE_LOG in charge again.
+// Lines of `least` and above go to `sink`; an empty sink puts SYSTOLE_LOG in charge again. Threads call the
+// sink at the same time, without a lock of this library, and one may still be in the old sink when this
+// returns.
 void set_log_sink(LogSink sink, LogLevel least = LogLevel::debug);
 
 bool log_enabled(LogLevel level);  // lets a caller skip making the message

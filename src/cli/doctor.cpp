@@ -65,7 +65,7 @@ class Report {
 };
 
 void check_compiler(Report& report) {
-  report.section("compiler (for kernels made at run time)");
+  report.section("compiler for kernels made at run time (not used by this build)");
   const std::optional<std::string> chosen = env::text("CC");
   std::vector<std::string> candidates = {"g++", "clang++-19", "clang++"};
   if (chosen) candidates.insert(candidates.begin(), *chosen);
@@ -143,7 +143,7 @@ void check_plugins(Report& report) {
                    fmt::format("only for tpu and pjrt devices: set {} to the plugin's path", single));
 }
 
-// Where compiled code is kept: SYSTOLE_CACHE, or the user's cache folder.
+// Where compiled code would be kept: SYSTOLE_CACHE, or the user's cache folder.
 fs::path cache_folder() {
   if (const auto chosen = env::text("SYSTOLE_CACHE")) return *chosen;
   if (const auto user = env::text("XDG_CACHE_HOME")) return fs::path(*user) / "systole";
@@ -152,7 +152,7 @@ fs::path cache_folder() {
 }
 
 void check_cache(Report& report) {
-  report.section("cache");
+  report.section("cache of compiled code (not used by this build)");
   const fs::path folder = cache_folder();
   const std::string repair = "set SYSTOLE_CACHE to a folder you may write in";
   if (folder.empty()) return report.missing("no folder: neither SYSTOLE_CACHE nor HOME is set", repair);

@@ -1,6 +1,6 @@
 // systole eval: runs a graph on arrays from files. Arguments are matched to the graph's inputs here, so that
-// a wrong file is named in the message; symbols get their values from the shapes. In a graph with a mesh
-// every array has a leading axis with one entry per device.
+// a wrong file is named in the message; symbols get their values from the shapes. A graph with collectives is
+// what one device of its mesh runs: every array then has a leading axis with one entry per device.
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -16,6 +17,7 @@
 
 #include "cli/cli.h"
 #include "cli/terminal.h"
+#include "eval/eval.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
 #include "systole/ir/text.h"
@@ -42,10 +44,15 @@ std::string extension(std::string_view file) {
   return text;
 }
 
+std::string input_label(const ir::Graph& graph, std::size_t i) {
+  const std::string& name = graph.input_name(i);
+  return fmt::format("{}: {}", name.empty() ? fmt::format("input {}", i) : name,
+                     graph.input_type(i).to_string());
+}
+
 std::string input_list(const ir::Graph& graph) {
   std::string text;
-  for (std::size_t i = 0; i < graph.inputs().size(); ++i)
-    text += fmt::format("{}{}: {}", i ? ", " : "", graph.input_name(i), graph.input_type(i).to_string());
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) text += (i ? ", " : "") + input_label(graph, i);
   return text.empty() ? "none" : text;
 }
 
@@ -86,8 +93,7 @@ class Arguments {
       if (slots_[i])
         arguments.push_back(std::move(*slots_[i]));
       else
-        missing += fmt::format("{}{}: {}", missing.empty() ? "" : ", ", graph_.input_name(i),
-                               graph_.input_type(i).to_string());
+        missing += (missing.empty() ? "" : ", ") + input_label(graph_, i);
     if (!missing.empty())
       throw UsageError(fmt::format(
           "inputs without an array: {}{}", missing,
@@ -99,7 +105,7 @@ class Arguments {
  private:
   std::optional<std::size_t> find(std::string_view name) const {
     for (std::size_t i = 0; i < slots_.size(); ++i)
-      if (graph_.input_name(i) == name) return i;
+      if (!name.empty() && graph_.input_name(i) == name) return i;
     return std::nullopt;
   }
 
@@ -153,7 +159,7 @@ Literal with_dtype(const Argument& argument, const std::string& input, DType wan
   const bool one_byte = got == DType::u8 && (wanted == DType::f8e4m3fn || wanted == DType::f8e5m2);
   if (two_bytes || one_byte) return argument.value.reinterpreted(wanted);
   throw Error(ErrorKind::kDType, argument.file,
-              fmt::format("wrong dtype for input {}; in Python: array.astype({})", input, numpy_name(wanted)),
+              fmt::format("wrong dtype for {}; in Python: array.astype({})", input, numpy_name(wanted)),
               std::string(name(wanted)), std::string(name(got)));
 }
 
@@ -177,36 +183,82 @@ Literal stacked(const std::vector<std::vector<Literal>>& per_device, std::size_t
   return whole;
 }
 
-std::vector<Literal> run(const ir::Graph& graph, const CompiledGraph& compiled,
-                         const std::vector<Argument>& arguments) {
-  std::vector<Literal> values;
-  for (std::size_t i = 0; i < arguments.size(); ++i)
-    values.push_back(with_dtype(arguments[i], graph.input_name(i), graph.input_type(i).dtype));
-  if (!graph.mesh()) return compiled.run(values);
+// Throws kShape naming the file of the first array that does not fit the input types, or contradicts an
+// earlier one in the value of a symbol.
+void check_shapes(const ir::Graph& graph, const std::vector<Type>& types,
+                  const std::vector<Argument>& arguments) {
+  try {
+    ir::match_symbols(graph, types);
+    return;
+  } catch (const Error&) {  // says which input, but not in a form to look up its file
+  }
+  ir::Graph inputs;  // up to the one in question
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    inputs.input(graph.input_name(i), graph.input_type(i));
+    try {
+      ir::match_symbols(inputs, std::span(types).first(i + 1));
+    } catch (const Error& error) {
+      throw error.within(arguments[i].file);
+    }
+  }
+}
 
-  const std::int64_t devices = compiled.device_count();
-  std::vector<std::vector<Literal>> per_device(static_cast<std::size_t>(devices));
-  for (std::size_t i = 0; i < values.size(); ++i) {
+// The arguments' values, of the right types: per device when the graph has collectives, else one list.
+std::vector<std::vector<Literal>> checked(const ir::Graph& graph, const std::vector<Argument>& arguments,
+                                          bool collective) {
+  const std::int64_t devices = collective ? graph.mesh()->size() : 1;
+  std::vector<Literal> values;
+  std::vector<Type> types;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& name = graph.input_name(i);
+    const std::string input = name.empty() ? fmt::format("input {}", i) : fmt::format("input {}", name);
+    values.push_back(with_dtype(arguments[i], input, graph.input_type(i).dtype));
+    types.push_back(values[i].type());
+    if (!collective) continue;
     if (values[i].rank() == 0 || values[i].shape()[0] != Dim(devices))
       throw Error(ErrorKind::kShape, arguments[i].file,
                   fmt::format("the graph runs on {} devices, so every array has a leading axis of that size",
                               devices),
                   fmt::format("{} entries of {}", devices, graph.input_type(i).to_string()),
                   values[i].type().to_string());
-    for (std::int64_t d = 0; d < devices; ++d)
-      per_device[static_cast<std::size_t>(d)].push_back(part(values[i], d));
+    types[i].shape = without_first(values[i].shape());
   }
-  const std::vector<std::vector<Literal>> results = compiled.run_devices(per_device);
+  check_shapes(graph, types, arguments);
+  if (!collective) return {values};
+  std::vector<std::vector<Literal>> per_device;
+  for (std::int64_t d = 0; d < devices; ++d) {
+    per_device.emplace_back();
+    for (const Literal& value : values) per_device.back().push_back(part(value, d));
+  }
+  return per_device;
+}
+
+std::vector<Literal> run(const ir::Graph& graph, const std::vector<Argument>& arguments,
+                         const Options& options) {
+  const bool collective = graph.mesh() && eval::uses_collectives(graph);  // without a mesh compile() refuses
+  const std::vector<std::vector<Literal>> values = checked(graph, arguments, collective);
+  runtime::CompileOptions compile_options;
+  compile_options.optimize = !options.no_optimize;
+  const CompiledGraph compiled = compile(graph, options.device, compile_options);
+  std::vector<std::vector<Literal>> results = compiled.run_devices(values);
+  if (!collective) return std::move(results[0]);
   std::vector<Literal> whole;
   for (std::size_t i = 0; i < compiled.outputs().size(); ++i) whole.push_back(stacked(results, i));
   return whole;
 }
 
+// A result without a name is called by its number, with underscores after it when another has that name.
 std::vector<io::NamedArray> named(const ir::Graph& graph, const std::vector<Literal>& results) {
+  std::set<std::string_view> taken;
+  for (const ir::Output& output : graph.outputs()) taken.insert(output.name);
   std::vector<io::NamedArray> arrays;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const std::string& name = graph.outputs()[i].name;
-    arrays.push_back({name.empty() ? std::to_string(i) : name, results[i]});
+    std::string name = graph.outputs()[i].name;
+    if (name.empty()) {
+      name = std::to_string(i);
+      while (taken.contains(name)) name += '_';
+    }
+    arrays.push_back({std::move(name), results[i]});
   }
   return arrays;
 }
@@ -223,11 +275,7 @@ int evaluate(const Options& options) {
 
   Arguments collected(graph);
   for (const std::string& text : options.in) collected.add(text);
-  const std::vector<Argument> arguments = collected.finish();
-  runtime::CompileOptions compile_options;
-  compile_options.optimize = !options.no_optimize;
-  const CompiledGraph compiled = compile(graph, options.device, compile_options);
-  const std::vector<Literal> results = run(graph, compiled, arguments);
+  const std::vector<Literal> results = run(graph, collected.finish(), options);
 
   if (format == ".npy") {
     io::save_npy(options.out, results[0]);
@@ -260,9 +308,10 @@ Action add_eval(CLI::App& app) {
   app.add_option("--device", options->device, "reference, cpu, cuda:0, …; auto is the best there is")
       ->type_name("NAME");
   app.add_flag("--no-optimize", options->no_optimize, "run the graph as written, without passes");
-  app.footer(R"(Symbols in the graph's types get their values from the arrays. In a graph with a mesh
-every array, given or made, has a leading axis with one entry per device. Results
-without a name are called 0, 1, …
+  app.footer(R"(Symbols in the graph's types get their values from the arrays. In a graph with
+collectives (all_reduce, …) every array, given or made, has a leading axis with one
+entry per device of the mesh; shardings change nothing. Results without a name are
+called 0, 1, …
 
 Examples:
   systole eval model.sir --in x.npy w.npy

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/nearest.h"
 #include "cli/cli.h"
-#include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "systole/base/error.h"
 

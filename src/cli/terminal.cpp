@@ -32,13 +32,7 @@ void flush_output() {
 }
 
 std::string read_text(const std::string& file) {
-  if (file != "-") return read_text_file(file);
-  std::string text;
-  char part[1 << 14];
-  while (const std::size_t n = std::fread(part, 1, sizeof(part), stdin)) text.append(part, n);
-  if (std::ferror(stdin))
-    throw Error(ErrorKind::kIo, "standard input", "cannot read: " + std::generic_category().message(errno));
-  return text;
+  return file == "-" ? read_text_stream(STDIN_FILENO, "standard input") : read_text_file(file);
 }
 
 int terminal_width() {

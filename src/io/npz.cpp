@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -52,6 +53,18 @@ std::vector<NamedArray> read_npz(const ByteSource& source, std::string_view file
   return arrays;
 }
 
+// Programs that unpack archives make files of the members, so no name may lead out of their folder. Reading
+// takes any name: there it is only a key.
+bool leads_elsewhere(std::string_view name) {
+  if (name.starts_with('/') || name.find('\\') != std::string_view::npos) return true;
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t end = std::min(name.find('/', at), name.size());
+    if (name.substr(at, end - at) == "..") return true;
+    at = end + 1;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<NamedArray> load_npz(const std::filesystem::path& file) {
@@ -69,6 +82,9 @@ void save_npz(const std::filesystem::path& file, std::span<const NamedArray> arr
       if (c < ' ' || c == 127)
         throw Error(ErrorKind::kInvalidArgument, file.string(),
                     "the name of an array holds control characters");
+    if (leads_elsewhere(array.name))
+      throw Error(ErrorKind::kInvalidArgument, file.string(), "the name of an array is an unsafe path",
+                  "a relative name without .. and \\", array.name);
     if (!names.insert(array.name).second)
       throw Error(ErrorKind::kInvalidArgument, file.string(),
                   fmt::format("two arrays are called {}", array.name));

@@ -26,11 +26,12 @@ constexpr std::size_t kMaxSpecialised = 64;  // sets of symbol values a Compiled
 // unless it failed: after a failure its state is anyone's guess.
 class Instance {
  public:
-  Instance(runtime::ExecutableRef executable, std::vector<Type> inputs)
-      : executable_(std::move(executable)), inputs_(std::move(inputs)) {}
+  Instance(runtime::ExecutableRef executable, std::vector<Type> inputs, std::vector<Type> outputs)
+      : executable_(std::move(executable)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
 
   const runtime::Executable& executable() const { return *executable_; }
-  const std::vector<Type>& inputs() const { return inputs_; }  // static
+  const std::vector<Type>& inputs() const { return inputs_; }    // static
+  const std::vector<Type>& outputs() const { return outputs_; }  // static
 
   std::unique_ptr<Session> take() {
     {
@@ -50,7 +51,7 @@ class Instance {
 
  private:
   const runtime::ExecutableRef executable_;
-  const std::vector<Type> inputs_;
+  const std::vector<Type> inputs_, outputs_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Session>> idle_;
 };
@@ -58,6 +59,12 @@ class Instance {
 std::vector<Type> input_types(const ir::Graph& graph) {
   std::vector<Type> types;
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) types.push_back(graph.input_type(i));
+  return types;
+}
+
+std::vector<Type> output_types(const ir::Graph& graph) {
+  std::vector<Type> types;
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i) types.push_back(graph.output_type(i));
   return types;
 }
 
@@ -104,6 +111,8 @@ struct CompiledGraph::State {
   std::shared_ptr<Instance> find(std::span<const Type> arguments) const;
   std::shared_ptr<Instance> instance_for(std::span<const Type> arguments) const;
   void check(std::span<const Type> arguments, std::span<const Type> wanted, const std::string& place) const;
+  void check_results(std::span<const std::vector<Literal>> results, std::size_t devices,
+                     std::span<const Type> wanted) const;
 };
 
 // Compiles a graph without symbols, or finds it compiled.
@@ -116,7 +125,7 @@ std::shared_ptr<Instance> CompiledGraph::State::compiled(const ir::Graph& bound)
   };
   return std::make_shared<Instance>(
       runtime::executable_cache().find_or_compile(bound, device.name, options, compile_now),
-      input_types(bound));
+      input_types(bound), output_types(bound));
 }
 
 std::shared_ptr<Instance> CompiledGraph::State::find(std::span<const Type> arguments) const {
@@ -158,6 +167,27 @@ void CompiledGraph::State::check(std::span<const Type> arguments, std::span<cons
                 fmt::format("{}argument {} ({}) has the wrong {}", place, i, inputs[i].name,
                             same_dtype ? "shape" : "dtype"),
                 wanted[i].to_string(), arguments[i].to_string());
+  }
+}
+
+// What a backend returns is what the graph says, whatever its passes and kernels did.
+void CompiledGraph::State::check_results(std::span<const std::vector<Literal>> results, std::size_t devices,
+                                         std::span<const Type> wanted) const {
+  const auto fail = [&](std::string message, std::string expected, std::string got) {
+    throw Error(ErrorKind::kInternal, fmt::format("graph {} on {}", graph.name(), device.name.to_string()),
+                std::move(message), std::move(expected), std::move(got));
+  };
+  if (results.size() != devices)
+    fail("wrong number of result lists", std::to_string(devices), std::to_string(results.size()));
+  for (std::size_t d = 0; d < devices; ++d) {
+    const std::string place = devices == 1 ? "" : fmt::format("device {}: ", d);
+    if (results[d].size() != wanted.size())
+      fail(place + "wrong number of results", std::to_string(wanted.size()),
+           std::to_string(results[d].size()));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (const Type& got = results[d][i].type(); !(got == wanted[i]))
+        fail(fmt::format("{}output {} ({}) has the wrong type", place, i, outputs[i].name),
+             wanted[i].to_string(), got.to_string());
   }
 }
 
@@ -217,6 +247,7 @@ std::vector<std::vector<Literal>> CompiledGraph::run_devices(
     std::vector<Literal>& values = results.emplace_back();
     for (const runtime::BufferRef& buffer : buffers) values.push_back(buffer->to_host());
   }
+  s.check_results(results, arguments.size(), instance->outputs());
   instance->bring_back(std::move(session));
   return results;
 }

@@ -74,15 +74,15 @@ std::string compare_exact(const Literal& got, const Literal& want, const Rule& r
   return differences.text();
 }
 
-std::string compare_close(const Literal& got, const Expected& expected, double tolerance) {
+std::string compare_close(const Literal& got, const Expected& expected, DType dtype, double tolerance) {
   Differences differences(got);
-  const double unit = tolerance * epsilon(got.dtype()), least = smallest_denormal(got.dtype());
+  const double unit = tolerance * epsilon(dtype), least = smallest_denormal(dtype);
   const std::vector<double> a = got.to_doubles(), b = expected.value.to_doubles();
   const std::vector<double> scales = expected.scale ? expected.scale->to_doubles() : std::vector<double>();
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double scale = scales.empty() ? std::abs(b[i]) : scales[i];
     const double allowed = (std::isfinite(scale) ? unit * scale : 0) + least;
-    if (!close(a[i], b[i], allowed, got.dtype()))
+    if (!close(a[i], b[i], allowed, dtype))
       differences.add(static_cast<std::int64_t>(i), fmt::format("{}", b[i]), fmt::format("{}", allowed));
   }
   return differences.text();
@@ -96,14 +96,14 @@ double smallest_denormal(DType dtype) {
   return one.to_doubles()[0];
 }
 
-std::string compare(const Literal& got, const Expected& expected, const Rule& rule) {
-  const Shape& shape = expected.value.shape();
-  if (!(got.shape() == shape))
-    return fmt::format("\n  want shape {}, got {}", shape.to_string(), got.type().to_string());
-  if (!expected.exact) return compare_close(got, expected, rule.tolerance);
-  if (got.dtype() != expected.value.dtype())
-    return fmt::format("\n  want {}, got {}", expected.value.type().to_string(), got.type().to_string());
-  return compare_exact(got, expected.value, rule);
+std::string compare(const Literal& got, const Type& type, const Expected& expected, const Rule& rule) {
+  if (!(got.type() == type))
+    return fmt::format("\n  want {}, got {}", type.to_string(), got.type().to_string());
+  const Type& stored = expected.value.type();
+  if (!(stored.shape == type.shape) || (expected.exact && stored.dtype != type.dtype))
+    return fmt::format("\n  the fixture holds {} for {}", stored.to_string(), type.to_string());
+  return expected.exact ? compare_exact(got, expected.value, rule)
+                        : compare_close(got, expected, type.dtype, rule.tolerance);
 }
 
 }  // namespace systole::conformance

@@ -17,8 +17,9 @@ struct Rule {
   bool nans_are_equal = true;
 };
 
-// Empty when `got` is as expected, else the first differences: index, dtype, want, got, allowed.
-std::string compare(const Literal& got, const Expected& expected, const Rule& rule);
+// Empty when `got` is of `type`, the type of the graph's output, and as expected; else the first differences:
+// index, dtype, want, got, allowed.
+std::string compare(const Literal& got, const Type& type, const Expected& expected, const Rule& rule);
 
 // The smallest positive value of a float type.
 double smallest_denormal(DType dtype);

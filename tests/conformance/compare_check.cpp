@@ -6,6 +6,7 @@
 
 #include "compare.h"
 #include "conformance.h"
+#include "systole/base/error.h"
 
 namespace systole::conformance {
 
@@ -16,15 +17,15 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 bool passes_exact(const Literal& got, const Literal& want, bool zeros_are_equal = false,
                   bool nans_are_equal = true) {
-  return compare(got, {want, {}, true}, {0, zeros_are_equal, nans_are_equal}).empty();
+  return compare(got, want.type(), {want, {}, true}, {0, zeros_are_equal, nans_are_equal}).empty();
 }
 
 // One element within `tolerance`·eps·scale.
 bool passes_close(DType dtype, double got, double want, double tolerance, std::optional<double> scale = {}) {
   std::optional<Literal> scales;
   if (scale) scales = Literal::scalar(*scale);
-  return compare(Literal::full({dtype, {}}, got), {Literal::scalar(want), scales, false}, {tolerance})
-      .empty();
+  const Type type{dtype, {}};
+  return compare(Literal::full(type, got), type, {Literal::scalar(want), scales, false}, {tolerance}).empty();
 }
 
 }  // namespace
@@ -60,6 +61,30 @@ TEST_F(Conformance, CloseComparisonAllowsTheToleranceAndNoMore) {
   const double least = smallest_denormal(DType::f32);
   EXPECT_TRUE(passes_close(DType::f32, 0, 0.9 * least, 1));
   EXPECT_FALSE(passes_close(DType::f32, 3 * least, least, 1));
+}
+
+TEST_F(Conformance, TheTypeIsThatOfTheOutputWhateverTheResultSays) {
+  const Literal want = Literal::of<double>({2}, {1, 2});
+  const Expected expected{want, {}, false};
+  const Type type{DType::f32, {2}};
+  EXPECT_EQ(compare(Literal::of<float>({2}, {1, 2}), type, expected, {1}), "");
+  EXPECT_NE(compare(Literal::full({DType::bf16, {2}}, 1), type, expected, {1}), "");  // no wider eps
+  EXPECT_NE(compare(want, type, expected, {1}), "");
+  EXPECT_NE(compare(Literal::of<float>({2, 1}, {1, 2}), type, expected, {1}), "");
+  EXPECT_NE(compare(Literal::of<float>({1}, {1}), {DType::f32, {1}}, expected, {1}), "");
+}
+
+TEST_F(Conformance, OnlySmallFloatsAreStoredAsTheirBits) {
+  const Literal words = Literal::of<std::uint16_t>({1}, {0x3f80}),
+                bytes = Literal::of<std::uint8_t>({1}, {0});
+  EXPECT_EQ(in_dtype(words, DType::u16).dtype(), DType::u16);
+  EXPECT_EQ(in_dtype(words, DType::bf16).to_doubles(), std::vector<double>{1});
+  EXPECT_EQ(in_dtype(bytes, DType::f8e4m3fn).dtype(), DType::f8e4m3fn);
+  EXPECT_EQ(in_dtype(bytes, DType::f8e5m2).dtype(), DType::f8e5m2);
+  for (const DType dtype : {DType::f16, DType::i16}) EXPECT_THROW(in_dtype(words, dtype), Error);
+  for (const DType dtype : {DType::i8, DType::boolean}) EXPECT_THROW(in_dtype(bytes, dtype), Error);
+  EXPECT_THROW(in_dtype(Literal::of<float>({1}, {1}), DType::i32), Error);
+  EXPECT_THROW(in_dtype(Literal::of<double>({1}, {1}), DType::i64), Error);
 }
 
 TEST_F(Conformance, CloseComparisonMatchesNaNAndInfinity) {

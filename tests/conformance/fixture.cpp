@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "eval/eval.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
 #include "systole/ir/composite.h"
@@ -45,11 +46,6 @@ Literal device_part(const Literal& array, std::int64_t device, std::int64_t devi
                           array.as_bytes().subspan(static_cast<std::size_t>(device) * part, part));
 }
 
-// Small floats are stored as their bits.
-Literal in_dtype(Literal array, DType dtype) {
-  return array.dtype() == dtype ? array : array.reinterpreted(dtype);
-}
-
 bool is_zero_mark(const std::optional<Literal>& scale) {
   return scale && scale->count() == 1 && scale->item<double>() == 0;
 }
@@ -72,7 +68,7 @@ Fixture load_fixture(const std::string& name) {
     arrays[array.name] = std::move(array.value);
 
   const ir::Graph& graph = fixture.graph;
-  const bool stacked = graph.mesh().has_value();
+  const bool stacked = graph.mesh() && eval::uses_collectives(graph);
   const std::int64_t devices = stacked ? graph.mesh()->size() : 1;
   for (std::int64_t device = 0; device < devices; ++device) {
     std::vector<Literal> arguments;
@@ -102,6 +98,17 @@ Fixture load_fixture(const std::string& name) {
     fixture.expected.push_back(std::move(results));
   }
   return fixture;
+}
+
+Literal in_dtype(const Literal& array, DType dtype) {
+  const DType stored = array.dtype();
+  if (stored == dtype) return array;
+  const bool bits = (stored == DType::u16 && dtype == DType::bf16) ||
+                    (stored == DType::u8 && (dtype == DType::f8e4m3fn || dtype == DType::f8e5m2));
+  if (!bits)
+    throw Error(ErrorKind::kDType, "fixture", "an array has the wrong dtype",
+                std::string(systole::name(dtype)), std::string(systole::name(stored)));
+  return array.reinterpreted(dtype);
 }
 
 bool is_of_row(const ir::Node& node, std::string_view row) {

@@ -31,6 +31,10 @@ struct Fixture {
 std::vector<std::string> fixture_names();  // sorted
 Fixture load_fixture(const std::string& name);
 
+// The array under the dtype it stands for: NumPy has no bf16 and no 8-bit floats, so these are stored as u16
+// and u8. Throws kDType for every other difference.
+Literal in_dtype(const Literal& array, DType dtype);
+
 // The row's primitive or composite, as its nodes name it.
 bool is_of_row(const ir::Node& node, std::string_view row);
 

@@ -410,8 +410,9 @@ TEST_F(CliTest, DoctorNamesWhatIsBrokenWithItsRepair) {
 
 TEST_F(CliTest, ClosedPipeIsQuietAndFullDiskIsNot) {
   const std::string command = std::string("'") + SYSTOLE_COMMAND + "' ops ";
-  std::system(
-      ("cd '" + folder_.string() + "' && { " + command + "--json 2> stderr; } | head -c 1 > stdout").c_str());
+  const std::string cut =
+      "cd '" + folder_.string() + "' && { " + command + "--json 2> stderr; } | head -c 1 > stdout";
+  ASSERT_NE(std::system(cut.c_str()), -1);
   EXPECT_EQ(read("stderr"), "");
   const int status =
       std::system(("cd '" + folder_.string() + "' && " + command + " > /dev/full 2> stderr").c_str());

@@ -1,5 +1,4 @@
-// The list of built-in composites. The registry calls this once, before its first answer; `add` is the only
-// way in, since the registry is locked meanwhile.
+// The registry of ir/ asks for the built-in composites once, when it is first used.
 
 #include "ops/composites/definitions.h"
 
@@ -8,27 +7,8 @@ namespace systole::ir {
 void register_builtin_composites(void (*add)(CompositeDef));
 
 void register_builtin_composites(void (*add)(CompositeDef)) {
-  add(ops::adam_update_def());
-  add(ops::adamw_update_def());
-  add(ops::attention_def());
-  add(ops::avg_pool_def());
-  add(ops::batch_norm_grad_def());
-  add(ops::batch_norm_inference_def());
-  add(ops::batch_norm_train_def());
-  add(ops::conv_input_grad_def());
-  add(ops::conv_weight_grad_def());
-  add(ops::cross_entropy_def());
-  add(ops::embedding_def());
-  add(ops::gelu_def());
-  add(ops::gru_def());
-  add(ops::layer_norm_def());
-  add(ops::layer_norm_grad_def());
-  add(ops::log_softmax_def());
-  add(ops::lstm_def());
-  add(ops::max_pool_def());
-  add(ops::momentum_update_def());
-  add(ops::sgd_update_def());
-  add(ops::softmax_def());
+#define SYSTOLE_COMPOSITE(name) add(ops::name##_def());
+#include "ops/composites/composites.def"
 }
 
 }  // namespace systole::ir

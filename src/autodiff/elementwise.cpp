@@ -86,7 +86,8 @@ Cotangents elementwise_rule(const Adjoint& a) {
     case Op::floor:
     case Op::ceil:
     case Op::round: return Cotangents(a.x.size());
-    default: a.refuse("its value is no number that varies smoothly");
+    case Op::bitcast: a.refuse("bits have no gradient; convert changes a dtype and has one");
+    default: a.refuse("it has no rule");
   }
 }
 

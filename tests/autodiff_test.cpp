@@ -235,6 +235,12 @@ const Case kCases[] = {
      "%y, %ys = scan(%h, %xs, %w) {length=4, carries=1, xs=1, reverse=true, remat=true} @body return %y, %ys",
      "graph @body(%h: f64[3], %x: f64[3], %w: f64[3]) { %a = mul(%h, %w) %b = add(%a, %x) %c = tanh(%b) %d = "
      "mul(%c, %x) return %c, %d }\n"},
+    {"scan in scan", "%h: f64[3], %xs: f64[2,3], %w: f64[3]",
+     "%y, %ys = scan(%h, %xs, %w) {length=2, carries=1, xs=1} @outer return %y, %ys",
+     "graph @inner(%h: f64[3], %w: f64[3]) { %a = mul(%h, %w) %b = sin(%a) return %b }\n"
+     "graph @outer(%h: f64[3], %x: f64[3], %w: f64[3]) { %a = add(%h, %x) %b = scan(%a, %w) {length=3, "
+     "carries=1} @inner "
+     "%c = mul(%b, %x) return %b, %c }\n"},
     {"scan with integers", "%h: f64[], %xs: f64[5]",
      "%n = constant() {value=i32[](1)} %y, %m, %ys = scan(%h, %n, %xs) {length=5, carries=2, xs=1} @body "
      "return %y, %ys",
@@ -334,6 +340,18 @@ graph @f(%x: f64[3], %w1: f64[2,3], %w2: f64[2,2], %t: f64[2]) {
   const double w1[] = {4.18, 8.36, 12.54, 5.96, 11.92, 17.88}, w2[] = {81.2, 185.6, 168, 384};
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(r[1].values<double>()[i], w1[i], 1e-12);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(r[2].values<double>()[i], w2[i], 1e-12);
+}
+
+// Loops inside loops, 12 deep: a derivative made twice per level would take 4096 times as long.
+TEST(Derivatives, NestedLoopsAreDifferentiatedOncePerLevel) {
+  std::string text = "systole.ir 1\ngraph @g0(%x: f64[]) { %y = sin(%x) return %y }\n";
+  for (int i = 1; i <= 12; ++i)
+    text += "graph @g" + std::to_string(i) + "(%x: f64[]) { %y = scan(%x) {length=1, carries=1} @g" +
+            std::to_string(i - 1) + " return %y }\n";
+  const Graph g = vjp(ir::parse(text), {0});
+  const std::vector<Literal> r = eval::evaluate(g, std::vector{Literal::scalar(0.5), Literal::scalar(1.0)});
+  EXPECT_NEAR(r[1].item<double>(), std::cos(0.5), 1e-15);
+  EXPECT_LT(g.expanded_size(), 2000);
 }
 
 TEST(Derivatives, RefusalsNameTheOpAndTheReason) {

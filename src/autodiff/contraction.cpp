@@ -14,8 +14,8 @@ bool contains(const Ints& list, std::int64_t x) {
   return std::find(list.begin(), list.end(), x) != list.end();
 }
 
-// The gradient by one operand of a dot product. dy has axes (batch, free of a, free of b); `first_free` is
-// where the axes that belong to the other operand begin.
+// The gradient by one operand of a dot product, whose result has axes (batch, free of a, free of b): dy meets
+// the other operand along that operand's free axes.
 Value dot_grad(Value x, Value other, Value dy, const Ints& x_batch, const Ints& other_batch,
                const Ints& x_contract, const Ints& other_contract, bool x_is_first) {
   const auto batches = static_cast<std::int64_t>(x_batch.size());

@@ -47,46 +47,38 @@ struct Loop {
   bool is_x(std::size_t i) const { return i >= carries && i < carries + xs; }
 };
 
-// The body's vjp, cut in two: `forward` gives the body's results and then the residuals; `backward` takes
-// residuals and cotangents and gives the gradients.
-struct Halves {
-  std::vector<ir::ValueId> residuals;  // values of the vjp graph
-  Graph vjp_graph;
-};
-
-Halves halve(const Loop& loop) {
-  Halves h{{}, vjp(loop.body, loop.wrt)};
-  const Graph& g = h.vjp_graph;
-  // Nodes that depend on a cotangent form the backward half.
-  std::vector<bool> backward(static_cast<std::size_t>(g.size()));
-  for (std::size_t i = loop.inputs; i < g.inputs().size(); ++i)
-    backward[static_cast<std::size_t>(g.inputs()[i])] = true;
-  const auto keep = [&](ir::ValueId v) {
-    if (std::find(h.residuals.begin(), h.residuals.end(), v) == h.residuals.end()) h.residuals.push_back(v);
-  };
-  // Operands that are cheap or given anyway are not worth keeping.
+// The values of the body's vjp that its backward half, the nodes that depend on a cotangent, reads from the
+// rest.
+std::vector<ir::ValueId> residuals_of(const Loop& loop, const Graph& g) {
+  std::vector<ir::ValueId> residuals;
+  std::vector<bool> backward(static_cast<std::size_t>(g.size())),
+      is_carry(static_cast<std::size_t>(g.size()));
+  for (std::size_t i = 0; i < g.inputs().size(); ++i) {
+    const auto node = static_cast<std::size_t>(g.inputs()[i]);
+    backward[node] = i >= loop.inputs;
+    is_carry[node] = loop.is_carry(i);
+  }
+  // What the backward loop is given anyway, or makes again for nothing, is not worth keeping.
   const auto given = [&](ir::ValueId v) {
     const Node& node = g.node(v.node);
-    if (node.op == Op::input) {
-      const auto at = static_cast<std::size_t>(std::find(g.inputs().begin(), g.inputs().end(), v.node) -
-                                               g.inputs().begin());
-      return !loop.is_carry(at);
-    }
+    if (node.op == Op::input) return !is_carry[static_cast<std::size_t>(v.node)];
+    if (node.op == Op::broadcast) return g.node(node.operands[0].node).op == Op::constant;
     return node.op == Op::constant || node.op == Op::iota;
   };
-  for (std::int32_t i = 0; i < g.size(); ++i)
-    for (ir::ValueId v : g.node(i).operands)
-      if (backward[static_cast<std::size_t>(v.node)]) backward[static_cast<std::size_t>(i)] = true;
-  for (std::int32_t i = 0; i < g.size(); ++i)
-    if (backward[static_cast<std::size_t>(i)])
-      for (ir::ValueId v : g.node(i).operands)
-        if (!backward[static_cast<std::size_t>(v.node)] && !given(v)) keep(v);
-  // A gradient that needs no cotangent is zero, and a constant.
-  for (std::size_t i = loop.body.outputs().size(); i < g.outputs().size(); ++i) {
-    const ir::ValueId v = g.outputs()[i].value;
-    if (!backward[static_cast<std::size_t>(v.node)] && !given(v)) keep(v);
+  const auto keep = [&](ir::ValueId v) {
+    if (backward[static_cast<std::size_t>(v.node)] || given(v)) return;
+    if (std::find(residuals.begin(), residuals.end(), v) == residuals.end()) residuals.push_back(v);
+  };
+  for (std::int32_t i = 0; i < g.size(); ++i) {
+    const auto& operands = g.node(i).operands;
+    const auto depends = [&](ir::ValueId v) { return backward[static_cast<std::size_t>(v.node)]; };
+    if (!std::any_of(operands.begin(), operands.end(), depends)) continue;
+    backward[static_cast<std::size_t>(i)] = true;
+    std::for_each(operands.begin(), operands.end(), keep);
   }
-  return h;
+  // A gradient may depend on no cotangent.
+  for (std::size_t i = loop.body.outputs().size(); i < g.outputs().size(); ++i) keep(g.outputs()[i].value);
+  return residuals;
 }
 
 // Copies the nodes of `from` that `wanted` needs into `into`; `mapped` holds what is there already.
@@ -135,18 +127,20 @@ Augmented augment_scan(const Node& node, Graph& graph, const Values& operands,
   Values inputs;
   for (std::size_t i = 0; i < loop.inputs; ++i) inputs.push_back(body->input({}, loop.body.input_type(i)));
   Augmented out;
-  std::size_t kept = 0;
+  out.body_vjp = std::make_shared<const Graph>(vjp(loop.body, loop.wrt));
+  const Graph& derivative = *out.body_vjp;
+  std::size_t kept = loop.carries;
   if (loop.attrs.remat) {
     for (const Value& v : ir::inline_graph(*body, loop.body, inputs)) body->output(v);
-    for (std::size_t i = 0; i < loop.carries; ++i, ++kept) body->output(inputs[i]);
+    for (std::size_t i = 0; i < loop.carries; ++i) body->output(inputs[i]);
   } else {
-    const Halves halves = halve(loop);
-    Copier copy(halves.vjp_graph, *body);
-    for (std::size_t i = 0; i < loop.inputs; ++i) copy.set({halves.vjp_graph.inputs()[i], 0}, inputs[i]);
+    out.residual_values = residuals_of(loop, derivative);
+    Copier copy(derivative, *body);
+    for (std::size_t i = 0; i < loop.inputs; ++i) copy.set({derivative.inputs()[i], 0}, inputs[i]);
     for (std::size_t i = 0; i < loop.body.outputs().size(); ++i)
-      body->output(copy.get(halves.vjp_graph.outputs()[i].value));
-    for (ir::ValueId v : halves.residuals) body->output(copy.get(v));
-    kept = halves.residuals.size();
+      body->output(copy.get(derivative.outputs()[i].value));
+    for (ir::ValueId v : out.residual_values) body->output(copy.get(v));
+    kept = out.residual_values.size();
   }
   const Values all = graph.add_multi(Op::scan, operands, loop.attrs, {body});
   out.results.assign(all.begin(), all.end() - static_cast<std::ptrdiff_t>(kept));
@@ -156,8 +150,7 @@ Augmented augment_scan(const Node& node, Graph& graph, const Values& operands,
 
 Cotangents scan_rule(const Adjoint& a, const Augmented& forward) {
   const Loop loop(a.node, a.needed);
-  const Halves halves = halve(loop);
-  const Graph& v = halves.vjp_graph;
+  const Graph& v = *forward.body_vjp;
   const auto element = [&](Value stacked) {
     return Type{stacked.dtype(),
                 Shape(std::span<const Dim>(stacked.shape().begin() + 1, stacked.shape().end()))};
@@ -205,7 +198,7 @@ Cotangents scan_rule(const Adjoint& a, const Augmented& forward) {
   if (loop.attrs.remat)
     for (std::size_t i = 0; i < loop.carries; ++i) copy.set({v.inputs()[i], 0}, residual[i]);
   else
-    for (std::size_t i = 0; i < residual.size(); ++i) copy.set(halves.residuals[i], residual[i]);
+    for (std::size_t i = 0; i < residual.size(); ++i) copy.set(forward.residual_values[i], residual[i]);
   for (std::size_t i = 0; i < loop.float_outputs.size(); ++i) {
     const auto o = static_cast<std::size_t>(loop.float_outputs[i]);
     const Value cotangent = o >= loop.carries ? result_cotangent[o]

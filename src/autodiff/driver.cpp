@@ -152,6 +152,7 @@ class Driver {
 
 Value zeros(Graph& graph, const Type& type) { return ops::full(graph, type, 0); }
 Value zeros_like(Value x) { return zeros(x.graph(), x.type()); }
+Value where(Value predicate, Value x) { return ops::select(predicate, x, zeros_like(x)); }
 
 Value Adjoint::dy(std::size_t i) const {
   return cotangents[i] ? *cotangents[i] : zeros(graph, node.types[i]);

@@ -10,8 +10,6 @@ namespace {
 
 using namespace ops;
 
-Value where(Value p, Value x) { return select(p, x, zeros_like(x)); }
-
 // Of two equal operands each gets half.
 Value share(Value mine, Value other, Value dy, bool larger) {
   const Value wins = larger ? greater(mine, other) : less(mine, other);

@@ -73,7 +73,8 @@ Cotangents concat_rule(const Adjoint& a) {
   return out;
 }
 
-// The component of an index vector along its axis, as an axis number of `indices`; the rank means scalars.
+// Start indices moved so that every window lies inside; `limits` holds the last start along each indexed
+// axis.
 Value clamped_starts(const Adjoint& a, Value indices, const Ints& index_map, std::int64_t vector_axis,
                      const Ints& limits) {
   const bool scalars = vector_axis == indices.rank();
@@ -107,6 +108,21 @@ Cotangents gather_rule(const Adjoint& a) {
   return {scatter(zeros_like(a.x[0]), starts, a.dy(), s), std::nullopt};
 }
 
+bool contains(const Ints& list, std::int64_t x) {
+  return std::find(list.begin(), list.end(), x) != list.end();
+}
+
+// The size of a scatter's windows along each axis of its operand.
+Shape window_sizes(const ir::ScatterAttrs& s, int rank, const Shape& updates) {
+  Shape sizes;
+  std::size_t next = 0;
+  for (std::int64_t axis = 0; axis < rank; ++axis)
+    sizes.push_back(contains(s.inserted_axes, axis) || contains(s.operand_batch_axes, axis)
+                        ? Dim(1)
+                        : updates[static_cast<std::size_t>(s.update_window_axes[next++])]);
+  return sizes;
+}
+
 // The gather that reads what a scatter's updates were written to.
 Value gather_windows(const Adjoint& a, const ir::ScatterAttrs& s, Value from) {
   ir::GatherAttrs g;
@@ -116,60 +132,46 @@ Value gather_windows(const Adjoint& a, const ir::ScatterAttrs& s, Value from) {
   g.index_batch_axes = s.index_batch_axes;
   g.start_index_map = s.index_map;
   g.index_vector_axis = s.index_vector_axis;
-  const Shape& updates = a.x[2].shape();
-  std::size_t window = 0;
-  for (std::int64_t axis = 0; axis < from.rank(); ++axis) {
-    const auto in = [&](const Ints& list) { return std::find(list.begin(), list.end(), axis) != list.end(); };
-    g.slice_sizes.push_back(in(s.inserted_axes) || in(s.operand_batch_axes)
-                                ? Dim(1)
-                                : updates[static_cast<std::size_t>(s.update_window_axes[window++])]);
-  }
+  g.slice_sizes = window_sizes(s, from.rank(), a.x[2].shape());
   return gather(from, a.x[1], g);
 }
 
-Cotangents scatter_rule(const Adjoint& a) {
-  const auto& s = a.as<ir::ScatterAttrs>();
-  if (s.combine != Combine::sum && !(s.combine == Combine::set))
-    a.refuse("scatter with this `combine` has no rule; sum and set have");
+// Each element remembers the number of the update that it holds, so that skipped windows and overwritten
+// updates get nothing.
+Cotangents scatter_set_rule(const Adjoint& a, const ir::ScatterAttrs& s) {
+  const Value dy = a.dy(), x = a.x[0], updates = a.x[2];
+  const Value numbers =
+      reshape(iota(a.graph, {DType::i64, {updates.shape().elements()}}, 0), updates.shape());
+  const Value none = broadcast_to(constant(a.graph, Literal::scalar(std::int64_t{-1})), x.shape());
+  const Value holder = scatter(none, a.x[1], numbers, s);
+  const Value mine = equal(gather_windows(a, s, holder), numbers);
+  return {where(equal(holder, none), dy), std::nullopt, where(mine, gather_windows(a, s, dy))};
+}
+
+// Only skipped windows get nothing: those whose start clamping would move.
+Cotangents scatter_sum_rule(const Adjoint& a, const ir::ScatterAttrs& s) {
   const Value dy = a.dy(), x = a.x[0], indices = a.x[1], updates = a.x[2];
-  // Each update that landed is marked by its number, so that skipped windows and overwritten updates get
-  // nothing.
-  if (s.combine == Combine::set) {
-    Ints flat;
-    const Value numbers =
-        reshape(iota(a.graph, {DType::i64, {updates.shape().elements()}}, 0), updates.shape());
-    const Value none = broadcast_to(constant(a.graph, Literal::scalar(std::int64_t{-1})), x.shape());
-    const Value owner = scatter(none, indices, numbers, s);
-    const Value mine = equal(gather_windows(a, s, owner), numbers);
-    return {select(equal(owner, none), dy, zeros_like(dy)), std::nullopt,
-            select(mine, gather_windows(a, s, dy), zeros_like(updates))};
-  }
-  // With sums, only skipped windows matter: a window is inside when clamping leaves its start alone.
+  const Shape window = window_sizes(s, x.rank(), updates.shape());
   Ints limits;
-  std::vector<Dim> window(static_cast<std::size_t>(x.rank()), Dim(1));
-  std::size_t next = 0;
-  for (std::int64_t axis = 0; axis < x.rank(); ++axis) {
-    const auto in = [&](const Ints& list) { return std::find(list.begin(), list.end(), axis) != list.end(); };
-    if (!in(s.inserted_axes) && !in(s.operand_batch_axes))
-      window[static_cast<std::size_t>(axis)] =
-          updates.shape()[static_cast<std::size_t>(s.update_window_axes[next++])];
-  }
   for (std::int64_t axis : s.index_map) {
     const Dim last = x.shape()[static_cast<std::size_t>(axis)] - window[static_cast<std::size_t>(axis)];
     if (!last.is_static()) a.refuse("a scatter along a symbolic axis");
     limits.push_back(last.value());
   }
-  const Value starts = clamped_starts(a, indices, s.index_map, s.index_vector_axis, limits);
-  Value inside = equal(starts, indices);
+  Value inside = equal(clamped_starts(a, indices, s.index_map, s.index_vector_axis, limits), indices);
   if (s.index_vector_axis < indices.rank())
     inside = reduce(inside, Combine::bitwise_and, {s.index_vector_axis});
   Ints batch;
   for (std::int64_t axis = 0; axis < updates.rank(); ++axis)
-    if (std::find(s.update_window_axes.begin(), s.update_window_axes.end(), axis) ==
-        s.update_window_axes.end())
-      batch.push_back(axis);
-  return {dy, std::nullopt,
-          select(broadcast(inside, updates.shape(), batch), gather_windows(a, s, dy), zeros_like(updates))};
+    if (!contains(s.update_window_axes, axis)) batch.push_back(axis);
+  return {dy, std::nullopt, where(broadcast(inside, updates.shape(), batch), gather_windows(a, s, dy))};
+}
+
+Cotangents scatter_rule(const Adjoint& a) {
+  const auto& s = a.as<ir::ScatterAttrs>();
+  if (s.combine == Combine::set) return scatter_set_rule(a, s);
+  if (s.combine == Combine::sum) return scatter_sum_rule(a, s);
+  a.refuse("scatter with this `combine` has no rule; set and sum have");
 }
 
 }  // namespace

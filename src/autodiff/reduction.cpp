@@ -12,8 +12,6 @@ namespace {
 
 using namespace ops;
 
-Value where(Value p, Value x) { return select(p, x, zeros_like(x)); }
-
 Value along(Value x, const Shape& shape, const Ints& reduced) {
   Ints kept;
   for (std::int64_t i = 0; i < shape.rank(); ++i)

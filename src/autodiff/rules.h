@@ -49,17 +49,19 @@ Cotangents reduction_rule(const Adjoint& a);
 Cotangents contraction_rule(const Adjoint& a);
 Cotangents collective_rule(const Adjoint& a);
 
-// Control flow is rebuilt on the way forward, so that the way back finds what it needs.
+// A scan is rebuilt on the way forward, so that the way back finds what it needs.
 struct Augmented {
-  Values results;    // those of the node
-  Values residuals;  // kept for the rule below
-  std::vector<ir::GraphRef> graphs;
+  Values results;                            // those of the node
+  Values residuals;                          // stacked, for the way back
+  ir::GraphRef body_vjp;                     // the body's derivative, made once for both ways
+  std::vector<ir::ValueId> residual_values;  // what the residuals are in it; empty with `remat`
 };
 bool is_augmented(const Node& node);
 Augmented augment(const Node& node, Graph& graph, const Values& operands, const std::vector<bool>& needed);
 Cotangents control_rule(const Adjoint& a, const Augmented& forward);
 
 Value zeros_like(Value x);
+Value where(Value predicate, Value x);  // x, else 0
 Value zeros(Graph& graph, const Type& type);
 
 }  // namespace systole::autodiff

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "error_check.h"
 #include "eval/eval.h"
 #include "systole/ir.h"
 #include "systole/ops.h"
@@ -646,19 +647,6 @@ TEST(Composites, CarrySymbolicLengths) {
   EXPECT_EQ(ops::cross_entropy(in({b, t, 7}), labels).shape(), (Shape{b, t}));
   EXPECT_EQ(ops::embedding(in({7, 3}), labels).shape(), (Shape{b, t, 3}));
   ir::verify(graph);
-}
-
-// The error of a call, or an empty one that fails every comparison.
-template <class F>
-std::string error_of(ErrorKind kind, F&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), kind) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
 }
 
 TEST(Composites, RefuseWithTheirNameAndTheOperands) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "error_check.h"
 #include "eval/eval.h"
 #include "systole/ir.h"
 #include "systole/ops.h"
@@ -42,18 +43,6 @@ Literal counting(Shape shape) {  // 0, 1, 2, …
   auto values = out.mutable_values<float>();
   std::iota(values.begin(), values.end(), 0.0f);
   return out;
-}
-
-template <class F>
-std::string error_of(ErrorKind kind, F&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), kind) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
 }
 
 void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {

@@ -160,6 +160,34 @@ TEST(Text, CompositesWithoutBodyGetTheRegisteredOne) {
   EXPECT_TRUE(parse(text).same_structure(g));
 }
 
+// A composite may bring its gradient; its name need not be registered.
+TEST(Text, TheBackwardOfACompositeStandsBehindItsBody) {
+  const std::string text = R"(systole.ir 1
+
+graph @own(%x: f32[2]) {
+  %y = sin(%x) : f32[2]
+  return %y
+}
+
+graph @own_back(%x: f32[2], %y: f32[2], %dy: f32[2]) {
+  %0 = mul(%dy, %x) : f32[2]
+  return %0
+}
+
+graph @main(%x: f32[2]) {
+  %y = composite user.own(%x) {level=3} @own @own_back : f32[2]
+  return %y
+}
+)";
+  const Graph g = parse(text);
+  EXPECT_EQ(print(g), text);
+  verify(g);
+  std::string other = text;
+  other.replace(other.find("mul(%dy, %x)"), 3, "add");
+  EXPECT_FALSE(parse(other).same_structure(g));
+  EXPECT_NE(parse(other).hash(), g.hash());
+}
+
 TEST(Text, EqualBodiesArePrintedOnce) {
   const std::string text =
       print(parse("systole.ir 1\ngraph @main(%x: f32[2,3]) { %y = composite softmax(%x) %z = composite "

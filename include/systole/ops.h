@@ -97,6 +97,9 @@ SYSTOLE_API Value all_to_all(Value x, std::int64_t split_axis, std::int64_t conc
 SYSTOLE_API Value collective_permute(Value x, Ints sources, Ints targets, std::vector<std::string> mesh_axes);
 SYSTOLE_API Value device_index(Graph& graph, std::vector<std::string> mesh_axes);
 
+// `body` on the operands, computed again on the way back of a derivative instead of keeping what it needs.
+SYSTOLE_API Values remat(GraphRef body, ValueList operands);
+
 // The values themselves, across which no pass moves, merges or folds anything.
 SYSTOLE_API Values barrier(ValueList values);
 
@@ -112,6 +115,7 @@ SYSTOLE_API Value split_key(Value key, std::int64_t n);                         
 SYSTOLE_API Value random_uniform(Value key, Shape shape, DType dtype = DType::f32);        // in [0, 1)
 
 // Composites: kept whole in the graph for backends that have something better than the body.
+SYSTOLE_API Value stop_gradient(Value x);  // x, a constant to derivatives
 SYSTOLE_API Value softmax(Value x, std::int64_t axis = -1);
 SYSTOLE_API Value log_softmax(Value x, std::int64_t axis = -1);
 SYSTOLE_API Value gelu(Value x, bool tanh_form = false);

@@ -1,6 +1,9 @@
 #include "autodiff/activity.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "systole/ir/composite.h"
 
 namespace systole::autodiff {
 
@@ -10,15 +13,15 @@ using ir::Node;
 using ir::Op;
 
 Flags node_activity(const Node& node, const Flags& operands) {
+  const auto any = [&] {
+    return Flags(node.types.size(), std::find(operands.begin(), operands.end(), true) != operands.end());
+  };
+  const auto loop = [&](const ir::Graph& body, std::int64_t carries) {
+    return loop_activity(body, operands, static_cast<std::size_t>(carries)).results;
+  };
   switch (node.op) {
-    case Op::scan: {
-      const auto carries = static_cast<std::size_t>(node.as<ir::ScanAttrs>().carries);
-      return active_outputs(*node.graphs[0], active_loop_inputs(*node.graphs[0], operands, carries));
-    }
-    case Op::while_loop: {
-      const auto carries = static_cast<std::size_t>(node.as<ir::WhileAttrs>().carries);
-      return active_outputs(*node.graphs[1], active_loop_inputs(*node.graphs[1], operands, carries));
-    }
+    case Op::scan: return loop(*node.graphs[0], node.as<ir::ScanAttrs>().carries);
+    case Op::while_loop: return loop(*node.graphs[1], node.as<ir::WhileAttrs>().carries);
     case Op::cond: {
       const Flags inner(operands.begin() + 1, operands.end());
       Flags result = active_outputs(*node.graphs[0], inner);
@@ -26,14 +29,23 @@ Flags node_activity(const Node& node, const Flags& operands) {
       for (std::size_t i = 0; i < result.size(); ++i) result[i] = result[i] || other[i];
       return result;
     }
-    case Op::composite: return active_outputs(*node.graphs[0], operands);
+    case Op::composite:
+      if (node.as<ir::CompositeAttrs>().name == ir::kStopGradient) return Flags(node.types.size());
+      if (node.graphs.size() == 2) return any();
+      return active_outputs(*node.graphs[0], operands);
     case Op::barrier: return operands;
-    default:
-      return Flags(node.types.size(), std::find(operands.begin(), operands.end(), true) != operands.end());
+    default: return any();
   }
 }
 
 }  // namespace
+
+std::vector<int> positions(const Flags& flags) {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < flags.size(); ++i)
+    if (flags[i]) out.push_back(static_cast<int>(i));
+  return out;
+}
 
 std::vector<Flags> active_values(const ir::Graph& graph, const Flags& inputs) {
   std::vector<Flags> active;
@@ -62,15 +74,18 @@ Flags active_outputs(const ir::Graph& graph, const Flags& inputs) {
   return out;
 }
 
-Flags active_loop_inputs(const ir::Graph& body, Flags operands, std::size_t carries) {
-  // A carry that becomes active in one round is active in the next; each pass adds one at least.
-  for (bool changed = true; changed;) {
-    changed = false;
-    const Flags out = active_outputs(body, operands);
+LoopActivity loop_activity(const ir::Graph& body, Flags operands, std::size_t carries) {
+  // A carry that becomes active in one round is active in the next; each pass but the last adds one at least.
+  for (;;) {
+    Flags results = active_outputs(body, operands);
+    bool changed = false;
     for (std::size_t i = 0; i < carries; ++i)
-      if (out[i] && !operands[i]) operands[i] = changed = true;
+      if (results[i] && !operands[i]) operands[i] = changed = true;
+    if (changed) continue;
+    // Without a round a carry is what it was.
+    for (std::size_t i = 0; i < carries; ++i) results[i] = operands[i];
+    return {std::move(operands), std::move(results)};
   }
-  return operands;
 }
 
 }  // namespace systole::autodiff

@@ -4,6 +4,8 @@
 
 #include "autodiff/rules.h"
 
+#pragma GCC diagnostic error "-Wswitch"  // an op without a rule does not compile
+
 namespace systole::autodiff {
 
 namespace {
@@ -176,8 +178,11 @@ Cotangents contraction_rule(const Adjoint& a) {
     case Op::convolution: return convolution_rule(a);
     case Op::cholesky: return cholesky_rule(a);
     case Op::triangular_solve: return triangular_solve_rule(a);
-    default: a.refuse("it is no contraction");
+#define SYSTOLE_CASE_contraction(name)
+#include "autodiff/other_ops.def"
+      break;
   }
+  a.refuse("it has no rule here");
 }
 
 }  // namespace systole::autodiff

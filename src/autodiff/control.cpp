@@ -4,9 +4,9 @@
 // runs its branch again.
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "autodiff/activity.h"
+#include "autodiff/copier.h"
 #include "autodiff/rules.h"
 #include "systole/autodiff.h"
 #include "systole/ir/composite.h"
@@ -15,13 +15,6 @@
 namespace systole::autodiff {
 
 namespace {
-
-std::vector<int> positions(const Flags& flags) {
-  std::vector<int> out;
-  for (std::size_t i = 0; i < flags.size(); ++i)
-    if (flags[i]) out.push_back(static_cast<int>(i));
-  return out;
-}
 
 // Everything about a scan that both directions need.
 struct Loop {
@@ -32,13 +25,13 @@ struct Loop {
   std::vector<int> wrt;  // their positions
   std::vector<int> float_outputs;
 
-  Loop(const Node& node, const std::vector<bool>& needed)
+  Loop(const Node& node, const Flags& needed)
       : attrs(node.as<ir::ScanAttrs>()),
         body(*node.graphs[0]),
         carries(static_cast<std::size_t>(attrs.carries)),
         xs(static_cast<std::size_t>(attrs.xs)),
         inputs(body.inputs().size()),
-        active(active_loop_inputs(body, needed, carries)),
+        active(loop_activity(body, needed, carries).inputs),
         wrt(positions(active)) {
     for (std::size_t i = 0; i < body.outputs().size(); ++i)
       if (is_float(body.output_type(i).dtype)) float_outputs.push_back(static_cast<int>(i));
@@ -81,46 +74,7 @@ std::vector<ir::ValueId> residuals_of(const Loop& loop, const Graph& g) {
   return residuals;
 }
 
-// Copies the nodes of `from` that `wanted` needs into `into`; `mapped` holds what is there already.
-class Copier {
- public:
-  Copier(const Graph& from, Graph& into) : from_(from), into_(into) {}
-  void set(ir::ValueId v, Value to) { mapped_[key(v)] = to; }
-  Value get(ir::ValueId v) {
-    std::vector<std::int32_t> pending{v.node};
-    while (!pending.empty()) {
-      const std::int32_t n = pending.back();
-      const Node& node = from_.node(n);
-      bool ready = true;
-      if (!mapped_.contains(key({n, 0})) && !copied_.contains(n))
-        for (ir::ValueId o : node.operands)
-          if (!mapped_.contains(key(o))) {
-            pending.push_back(o.node);
-            ready = false;
-          }
-      if (!ready) continue;
-      pending.pop_back();
-      if (copied_.contains(n) || (node.types.size() == 1 && mapped_.contains(key({n, 0})))) continue;
-      Values operands;
-      for (ir::ValueId o : node.operands) operands.push_back(mapped_.at(key(o)));
-      const Values results = ir::copy_node(into_, node, operands, node.graphs);
-      copied_[n] = true;
-      for (std::size_t r = 0; r < results.size(); ++r)
-        mapped_.try_emplace(key({n, static_cast<std::int32_t>(r)}), results[r]);
-    }
-    return mapped_.at(key(v));
-  }
-
- private:
-  static std::int64_t key(ir::ValueId v) { return static_cast<std::int64_t>(v.node) << 32 | v.index; }
-  const Graph& from_;
-  Graph& into_;
-  std::unordered_map<std::int64_t, Value> mapped_;
-  std::unordered_map<std::int32_t, bool> copied_;
-};
-
-Augmented augment_scan(const Node& node, Graph& graph, const Values& operands,
-                       const std::vector<bool>& needed) {
+Augmented augment_scan(const Node& node, Graph& graph, const Values& operands, const Flags& needed) {
   const Loop loop(node, needed);
   auto body = std::make_shared<Graph>(loop.body.name() + "_forward");
   if (loop.body.mesh()) body->set_mesh(*loop.body.mesh());
@@ -237,17 +191,11 @@ Cotangents cond_rule(const Adjoint& a) {
   const std::size_t count = operands.size();
   for (std::size_t i = 0; i < a.y.size(); ++i)
     if (is_float(a.y[i].dtype())) operands.push_back(a.dy(i));
-  std::vector<Type> types;
-  for (const Value& v : operands) types.push_back(v.type());
   const auto branch = [&](const Graph& g) {
-    const Graph v = vjp(g, wrt);
-    auto out = std::make_shared<Graph>(g.name() + "_backward");
-    if (g.mesh()) out->set_mesh(*g.mesh());
-    Values inputs;
-    for (const Type& t : types) inputs.push_back(out->input({}, t));
-    const Values results = ir::inline_graph(*out, v, inputs);
-    for (std::size_t i = g.outputs().size(); i < results.size(); ++i) out->output(results[i]);
-    return out;
+    return derived_graph(g, "_backward", operands, [&](const Values& inputs) {
+      const Values results = ir::inline_graph(inputs[0].graph(), vjp(g, wrt), inputs);
+      return Values(results.begin() + static_cast<std::ptrdiff_t>(g.outputs().size()), results.end());
+    });
   };
   const Values gradients = ops::cond(a.x[0], branch(*a.node.graphs[0]), branch(*a.node.graphs[1]), operands);
   Cotangents out(count + 1);
@@ -259,7 +207,7 @@ Cotangents cond_rule(const Adjoint& a) {
 
 bool is_augmented(const Node& node) { return node.op == Op::scan; }
 
-Augmented augment(const Node& node, Graph& graph, const Values& operands, const std::vector<bool>& needed) {
+Augmented augment(const Node& node, Graph& graph, const Values& operands, const Flags& needed) {
   return augment_scan(node, graph, operands, needed);
 }
 

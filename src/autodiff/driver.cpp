@@ -1,6 +1,6 @@
 // The one driver of reverse mode: copies the graph forward, then walks it backward, asking each op's rule for
-// the operands' cotangents and adding up what arrives. Composites and kernels with bodies are opened on the
-// way.
+// the operands' cotangents and adding up what arrives. A composite or kernel that has no rule of its own is
+// opened where a derivative passes through it.
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -15,42 +15,12 @@ namespace systole::autodiff {
 
 namespace {
 
-bool has_body(const Node& node) {
-  return node.op == Op::composite || (node.op == Op::kernel_call && !node.graphs.empty());
-}
-
-// The graph with every composite and kernel body inlined, sub-graphs left as they are.
-Graph opened(Graph graph) {
-  const auto any = [](const Graph& g) { return std::any_of(g.nodes().begin(), g.nodes().end(), has_body); };
-  while (any(graph))
-    graph = ir::rewrite(graph,
-                        [](const ir::Rewrite& r) -> std::optional<Values> {
-                          if (!has_body(r.node)) return std::nullopt;
-                          return ir::inline_graph(r.graph, *r.node.graphs[0], r.operands);
-                        },
-                        {.subgraphs = false});
-  return graph;
-}
-
 class Driver {
  public:
   Driver(const Graph& graph, const std::vector<int>& wrt)
-      : old_(opened(graph)), new_(graph.name()), wrt_(wrt) {
+      : inputs_(checked_inputs(graph, wrt)), old_(opened(graph, inputs_)), new_(graph.name()), wrt_(wrt) {
     if (graph.mesh()) new_.set_mesh(*graph.mesh());
-    Flags inputs(old_.inputs().size());
-    for (int i : wrt) {
-      if (i < 0 || static_cast<std::size_t>(i) >= inputs.size())
-        throw Error(ErrorKind::kInvalidArgument, "gradient", "no such input",
-                    fmt::format("0 to {}", static_cast<int>(inputs.size()) - 1), std::to_string(i));
-      const Type& type = old_.input_type(static_cast<std::size_t>(i));
-      if (!is_float(type.dtype))
-        throw Error(
-            ErrorKind::kDType,
-            fmt::format("gradient by input {} \"{}\"", i, old_.input_name(static_cast<std::size_t>(i))),
-            "only floats have gradients", "a float", type.to_string());
-      inputs[static_cast<std::size_t>(i)] = true;
-    }
-    active_ = active_values(old_, inputs);
+    active_ = active_values(old_, inputs_);
   }
 
   Graph run() {
@@ -138,6 +108,7 @@ class Driver {
     }
   }
 
+  const Flags inputs_;  // asked for
   const Graph old_;
   Graph new_;
   const std::vector<int>& wrt_;
@@ -182,9 +153,26 @@ Cotangents pull_back(const Adjoint& a) {
         return out;
       }
       a.refuse("a kernel without a body graph has no gradient of its own");
-    case ir::OpClass::control: break;
+    case ir::OpClass::control:
+      if (a.node.op == Op::composite) return composite_rule(a);
   }
   a.refuse("control flow is differentiated by the driver");
+}
+
+Flags checked_inputs(const Graph& graph, const std::vector<int>& wrt) {
+  Flags inputs(graph.inputs().size());
+  for (int i : wrt) {
+    const auto input = static_cast<std::size_t>(i);
+    if (i < 0 || input >= inputs.size())
+      throw Error(ErrorKind::kInvalidArgument, "gradient", "no such input",
+                  fmt::format("0 to {}", static_cast<int>(inputs.size()) - 1), std::to_string(i));
+    const Type& type = graph.input_type(input);
+    if (!is_float(type.dtype))
+      throw Error(ErrorKind::kDType, fmt::format("gradient by input {} \"{}\"", i, graph.input_name(input)),
+                  "only floats have gradients", "a float", type.to_string());
+    inputs[input] = true;
+  }
+  return inputs;
 }
 
 Graph vjp(const Graph& graph, const std::vector<int>& wrt) { return Driver(graph, wrt).run(); }
@@ -203,32 +191,6 @@ Graph value_and_grad(const Graph& graph, const std::vector<int>& wrt) {
   arguments.push_back(ops::full(out, graph.output_type(0), 1));
   const Values results = ir::inline_graph(out, v, arguments);
   for (std::size_t i = 0; i < results.size(); ++i) out.output(results[i], v.outputs()[i].name);
-  return out;
-}
-
-// The vjp is linear in its cotangents u; the vjp of that by u, at any u, is the jvp.
-Graph jvp(const Graph& graph, const std::vector<int>& wrt) {
-  const Graph v = vjp(graph, wrt);
-  const std::size_t inputs = graph.inputs().size(), outputs = graph.outputs().size();
-  std::vector<int> seeds;
-  for (std::size_t i = inputs; i < v.inputs().size(); ++i) seeds.push_back(static_cast<int>(i));
-  const Graph w = vjp(v, seeds);
-  Graph out(graph.name());
-  if (graph.mesh()) out.set_mesh(*graph.mesh());
-  Values arguments;
-  for (std::size_t i = 0; i < inputs; ++i)
-    arguments.push_back(out.input(graph.input_name(i), graph.input_type(i)));
-  Values tangents;
-  for (int i : wrt) tangents.push_back(out.input({}, graph.input_type(static_cast<std::size_t>(i))));
-  // u, then cotangents of the first vjp's outputs: zero for the values, the tangents for the gradients.
-  for (std::size_t i = inputs; i < w.inputs().size(); ++i) {
-    const std::size_t from_end = w.inputs().size() - i;
-    arguments.push_back(from_end <= tangents.size() ? tangents[tangents.size() - from_end]
-                                                    : zeros(out, w.input_type(i)));
-  }
-  const Values results = ir::inline_graph(out, w, arguments);
-  for (std::size_t i = 0; i < outputs; ++i) out.output(results[i], graph.outputs()[i].name);
-  for (std::size_t i = v.outputs().size(); i < results.size(); ++i) out.output(results[i]);
   return out;
 }
 

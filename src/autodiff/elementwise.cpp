@@ -4,6 +4,8 @@
 
 #include "autodiff/rules.h"
 
+#pragma GCC diagnostic error "-Wswitch"  // an op without a rule does not compile
+
 namespace systole::autodiff {
 
 namespace {
@@ -12,8 +14,8 @@ using namespace ops;
 
 // Of two equal operands each gets half.
 Value share(Value mine, Value other, Value dy, bool larger) {
-  const Value wins = larger ? greater(mine, other) : less(mine, other);
-  return add(where(wins, dy), where(equal(mine, other), mul(dy, scalar_like(dy, 0.5))));
+  const Value won = where(larger ? greater(mine, other) : less(mine, other), dy);
+  return add(won, where(equal(mine, other), mul(dy, scalar_like(dy, 0.5))));
 }
 
 // d/da a^b = b·a^(b-1), 0 where b is 0; d/db a^b = a^b·log a, 0 where a is 0.
@@ -85,8 +87,25 @@ Cotangents elementwise_rule(const Adjoint& a) {
     case Op::ceil:
     case Op::round: return Cotangents(a.x.size());
     case Op::bitcast: a.refuse("bits have no gradient; convert changes a dtype and has one");
-    default: a.refuse("it has no rule");
+    case Op::is_finite:
+    case Op::equal:
+    case Op::not_equal:
+    case Op::less:
+    case Op::less_equal:
+    case Op::greater:
+    case Op::greater_equal: a.refuse("a bool has no gradient");
+    case Op::bitwise_not:
+    case Op::bitwise_and:
+    case Op::bitwise_or:
+    case Op::bitwise_xor:
+    case Op::shift_left:
+    case Op::shift_right:
+    case Op::shift_right_logical: a.refuse("bits have no gradient");
+#define SYSTOLE_CASE_elementwise(name)
+#include "autodiff/other_ops.def"
+      break;
   }
+  a.refuse("it has no rule here");
 }
 
 }  // namespace systole::autodiff

@@ -4,6 +4,8 @@
 
 #include "autodiff/rules.h"
 
+#pragma GCC diagnostic error "-Wswitch"  // an op without a rule does not compile
+
 namespace systole::autodiff {
 
 namespace {
@@ -148,9 +150,9 @@ Cotangents scatter_set_rule(const Adjoint& a, const ir::ScatterAttrs& s) {
   return {where(equal(holder, none), dy), std::nullopt, where(mine, gather_windows(a, s, dy))};
 }
 
-// Only skipped windows get nothing: those whose start clamping would move.
-Cotangents scatter_sum_rule(const Adjoint& a, const ir::ScatterAttrs& s) {
-  const Value dy = a.dy(), x = a.x[0], indices = a.x[1], updates = a.x[2];
+// Whether each update is applied: a window that clamping would move is skipped.
+Value applied(const Adjoint& a, const ir::ScatterAttrs& s) {
+  const Value x = a.x[0], indices = a.x[1], updates = a.x[2];
   const Shape window = window_sizes(s, x.rank(), updates.shape());
   Ints limits;
   for (std::int64_t axis : s.index_map) {
@@ -164,14 +166,49 @@ Cotangents scatter_sum_rule(const Adjoint& a, const ir::ScatterAttrs& s) {
   Ints batch;
   for (std::int64_t axis = 0; axis < updates.rank(); ++axis)
     if (!contains(s.update_window_axes, axis)) batch.push_back(axis);
-  return {dy, std::nullopt, where(broadcast(inside, updates.shape(), batch), gather_windows(a, s, dy))};
+  return broadcast(inside, updates.shape(), batch);
+}
+
+Cotangents scatter_sum_rule(const Adjoint& a, const ir::ScatterAttrs& s) {
+  const Value dy = a.dy(), inside = applied(a, s);
+  return {dy, std::nullopt, where(inside, gather_windows(a, s, dy))};
+}
+
+// Of an element and its updates those that equal the result share dy.
+Cotangents scatter_extreme_rule(const Adjoint& a, const ir::ScatterAttrs& s) {
+  const Value x = a.x[0], updates = a.x[2], y = a.y[0], inside = applied(a, s);
+  const Value kept = convert(equal(x, y), x.dtype());
+  const Value met = bitwise_and(inside, equal(updates, gather_windows(a, s, y)));
+  ir::ScatterAttrs counting = s;
+  counting.combine = Combine::sum;
+  const Value winners = scatter(kept, a.x[1], convert(met, x.dtype()), counting);
+  const Value share = div(a.dy(), winners);
+  return {mul(kept, share), std::nullopt, where(met, gather_windows(a, s, share))};
+}
+
+// y = x·u where an update is applied.
+Cotangents scatter_product_rule(const Adjoint& a, const ir::ScatterAttrs& s) {
+  if (!s.unique)
+    a.refuse(
+        "an element's product may have many updates, and each one's gradient is the product of the others; "
+        "with `unique` there is one");
+  const Value dy = a.dy(), inside = applied(a, s);
+  const Value dx = scatter(dy, a.x[1], a.x[2], s);
+  return {dx, std::nullopt, where(inside, gather_windows(a, s, mul(dy, a.x[0])))};
 }
 
 Cotangents scatter_rule(const Adjoint& a) {
   const auto& s = a.as<ir::ScatterAttrs>();
-  if (s.combine == Combine::set) return scatter_set_rule(a, s);
-  if (s.combine == Combine::sum) return scatter_sum_rule(a, s);
-  a.refuse("scatter with this `combine` has no rule; set and sum have");
+  switch (s.combine) {
+    case Combine::set: return scatter_set_rule(a, s);
+    case Combine::sum: return scatter_sum_rule(a, s);
+    case Combine::prod: return scatter_product_rule(a, s);
+    case Combine::max:
+    case Combine::min: return scatter_extreme_rule(a, s);
+    case Combine::bitwise_and:
+    case Combine::bitwise_or: break;
+  }
+  a.refuse("bits have no gradient");
 }
 
 }  // namespace
@@ -206,8 +243,11 @@ Cotangents movement_rule(const Adjoint& a) {
       out[1] = dynamic_slice(a.dy(), starts, a.x[1].shape());
       return out;
     }
-    default: a.refuse("it is no movement");
+#define SYSTOLE_CASE_movement(name)
+#include "autodiff/other_ops.def"
+    break;
   }
+  a.refuse("it has no rule here");
 }
 
 }  // namespace systole::autodiff

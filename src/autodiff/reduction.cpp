@@ -3,8 +3,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "autodiff/rules.h"
+
+#pragma GCC diagnostic error "-Wswitch"  // an op without a rule does not compile
 
 namespace systole::autodiff {
 
@@ -71,64 +76,121 @@ Cotangents reduce_rule(const Adjoint& a) {
       const Value others = product_of_others(reshape(moved, outer), outer.rank() - 1);
       return {spread * transpose(reshape(others, moved.shape()), inverse)};
     }
-    default: a.refuse("bits have no gradient");
+    case Combine::set:
+    case Combine::bitwise_and:
+    case Combine::bitwise_or: break;
   }
+  a.refuse("bits have no gradient");
 }
 
-// For each place in the window, the elements of x that stand there; dy goes to the first that equals the
-// result.
-Cotangents window_extreme_rule(const Adjoint& a, const ir::WindowAttrs& w) {
-  const Value x = a.x[0], dy = a.dy(), y = a.y[0];
-  const auto rank = static_cast<std::size_t>(x.rank());
-  const auto entry = [](const Ints& list, std::size_t i, std::int64_t otherwise) {
-    return list.empty() ? otherwise : list[i];
-  };
-  const double worst = w.kind == Combine::max ? -std::numeric_limits<double>::infinity()
-                                              : std::numeric_limits<double>::infinity();
-  Ints low(rank), high(rank), interior(rank);
-  for (std::size_t i = 0; i < rank; ++i) {
-    low[i] = entry(w.pad_low, i, 0);
-    high[i] = entry(w.pad_high, i, 0);
-    interior[i] = entry(w.base_dilation, i, 1) - 1;
+// The places of a window one by one: for each, the elements of x that stand there, and the way back.
+class WindowPlaces {
+ public:
+  WindowPlaces(const Adjoint& a, const ir::WindowAttrs& w, double padding)
+      : a_(a), w_(w), rank_(static_cast<std::size_t>(a.x[0].rank())) {
+    for (std::size_t i = 0; i < rank_; ++i) {
+      low_.push_back(entry(w.pad_low, i, 0));
+      high_.push_back(entry(w.pad_high, i, 0));
+      interior_.push_back(entry(w.base_dilation, i, 1) - 1);
+    }
+    padded_ = pad(a.x[0], scalar_like(a.x[0], padding), low_, high_, interior_);
+    sum_ = zeros_like(padded_);
+    Ints place(rank_, 0);
+    do add(place);
+    while (next(place));
   }
-  const Value padded = pad(x, scalar_like(x, worst), low, high, interior);
-  Value sum_back = zeros_like(padded);
-  Value taken = broadcast_to(constant(a.graph, Literal::scalar(false)), y.shape());
-  Ints place(rank, 0);
-  const auto next = [&] {
-    for (std::size_t i = rank; i-- > 0;) {
-      if (++place[i] < w.window[i]) return true;
+  std::size_t size() const { return places_.size(); }
+  Value elements(std::size_t i) const {
+    return slice(padded_, places_[i].starts, places_[i].limits, strides());
+  }
+  void give(std::size_t i, Value cotangent) {
+    Ints interior = strides();
+    for (std::int64_t& n : interior) --n;
+    sum_ = ops::add(sum_,
+                    pad(cotangent, scalar_like(cotangent, 0), places_[i].starts, places_[i].rest, interior));
+  }
+  // What x gets: the sum without the padding.
+  Value total() const {
+    Ints low, high, stride;
+    for (std::size_t i = 0; i < rank_; ++i) {
+      low.push_back(-low_[i]);
+      high.push_back(-high_[i]);
+      stride.push_back(interior_[i] + 1);
+    }
+    const Value inner = pad(sum_, scalar_like(sum_, 0), low, high);
+    return slice(inner, Ints(rank_, 0), inner.shape(), stride);
+  }
+
+ private:
+  struct Place {
+    Ints starts, rest;
+    Shape limits;
+  };
+  static std::int64_t entry(const Ints& list, std::size_t i, std::int64_t otherwise) {
+    return list.empty() ? otherwise : list[i];
+  }
+  Ints strides() const {
+    Ints out;
+    for (std::size_t i = 0; i < rank_; ++i) out.push_back(entry(w_.strides, i, 1));
+    return out;
+  }
+  bool next(Ints& place) const {
+    for (std::size_t i = rank_; i-- > 0;) {
+      if (++place[i] < w_.window[i]) return true;
       place[i] = 0;
     }
     return false;
-  };
-  if (y.shape().elements() == Dim(0)) return {zeros_like(x)};
-  do {
-    Ints starts(rank), strides(rank), back_high(rank), back_interior(rank);
-    Shape limits;
-    for (std::size_t i = 0; i < rank; ++i) {
-      strides[i] = entry(w.strides, i, 1);
-      starts[i] = place[i] * entry(w.window_dilation, i, 1);
-      const Dim covered = (y.shape()[i] - Dim(1)) * Dim(strides[i]) + Dim(1);
-      limits.push_back(Dim(starts[i]) + covered);
-      const Dim rest = padded.shape()[i] - limits[i];
-      if (!rest.is_static()) a.refuse("a window over a symbolic axis that depends on its size");
-      back_high[i] = rest.value();
-      back_interior[i] = strides[i] - 1;
-    }
-    const Value wins = bitwise_and(equal(slice(padded, starts, limits, strides), y), bitwise_not(taken));
-    taken = bitwise_or(taken, wins);
-    sum_back = add(sum_back, pad(where(wins, dy), scalar_like(dy, 0), starts, back_high, back_interior));
-  } while (next());
-  // Undo the padding of x.
-  Ints unlow(rank), unhigh(rank), zero(rank, 0), stride(rank);
-  for (std::size_t i = 0; i < rank; ++i) {
-    unlow[i] = -low[i];
-    unhigh[i] = -high[i];
-    stride[i] = interior[i] + 1;
   }
-  const Value inner = pad(sum_back, scalar_like(dy, 0), unlow, unhigh);
-  return {slice(inner, zero, inner.shape(), stride)};
+  void add(const Ints& place) {
+    Place p;
+    for (std::size_t i = 0; i < rank_; ++i) {
+      p.starts.push_back(place[i] * entry(w_.window_dilation, i, 1));
+      const Dim covered = (a_.y[0].shape()[i] - Dim(1)) * Dim(entry(w_.strides, i, 1)) + Dim(1);
+      p.limits.push_back(Dim(p.starts[i]) + covered);
+      const Dim rest = padded_.shape()[i] - p.limits[i];
+      if (!rest.is_static()) a_.refuse("a window over a symbolic axis that depends on its size");
+      p.rest.push_back(rest.value());
+    }
+    places_.push_back(std::move(p));
+  }
+
+  const Adjoint& a_;
+  const ir::WindowAttrs& w_;
+  std::size_t rank_;
+  Ints low_, high_, interior_;
+  Value padded_, sum_;
+  std::vector<Place> places_;
+};
+
+// dy goes to the first element of the window that equals the result.
+Cotangents window_extreme_rule(const Adjoint& a, const ir::WindowAttrs& w) {
+  const Value dy = a.dy(), y = a.y[0];
+  if (y.shape().elements() == Dim(0)) return {zeros_like(a.x[0])};
+  const double infinity = std::numeric_limits<double>::infinity();
+  WindowPlaces places(a, w, w.kind == Combine::max ? -infinity : infinity);
+  Value taken = broadcast_to(constant(a.graph, Literal::scalar(false)), y.shape());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const Value meets = equal(places.elements(i), y);
+    const Value wins = bitwise_and(meets, bitwise_not(taken));
+    taken = bitwise_or(taken, wins);
+    places.give(i, where(wins, dy));
+  }
+  return {places.total()};
+}
+
+// Each element gets dy times the product of those before and of those after it in the window.
+Cotangents window_product_rule(const Adjoint& a, const ir::WindowAttrs& w) {
+  if (a.y[0].shape().elements() == Dim(0)) return {zeros_like(a.x[0])};
+  WindowPlaces places(a, w, 1);
+  Values before{a.dy()};
+  for (std::size_t i = 0; i + 1 < places.size(); ++i)
+    before.push_back(mul(before.back(), places.elements(i)));
+  std::optional<Value> after;
+  for (std::size_t i = places.size(); i-- > 0;) {
+    places.give(i, after ? mul(before[i], *after) : before[i]);
+    after = after ? mul(*after, places.elements(i)) : places.elements(i);
+  }
+  return {places.total()};
 }
 
 // The transpose of a sum over windows: dy with holes for the strides, summed over the same windows, and the
@@ -194,8 +256,9 @@ Value cumulative_product_rule(const Adjoint& a, std::int64_t axis, bool reversed
   return reversed ? reverse(dx, {axis}) : dx;
 }
 
-// Sends dy from sorted places back to where `order` says they came from, along an axis.
-Value unsort(Value like, Value order, Value dy, std::int64_t axis) {
+// Sends dy from sorted places back to where `order` says they came from, along an axis; no two from one place
+// when it is a permutation.
+Value unsort(Value like, Value order, Value dy, std::int64_t axis, bool permutation) {
   const int rank = like.rank();
   Ints batch;
   for (std::int64_t i = 0; i < rank; ++i)
@@ -207,7 +270,7 @@ Value unsort(Value like, Value order, Value dy, std::int64_t axis) {
   s.index_batch_axes = batch;
   s.index_map = {axis};
   s.index_vector_axis = rank;
-  s.unique = true;
+  s.unique = permutation;
   return scatter(zeros_like(like), order, dy, s);
 }
 
@@ -217,7 +280,7 @@ Cotangents sort_rule(const Adjoint& a) {
   const Value order = sort({a.x[0], places}, s.axis, s.descending)[1];
   Cotangents out;
   for (std::size_t i = 0; i < a.x.size(); ++i)
-    out.push_back(a.cotangents[i] ? std::optional(unsort(a.x[i], order, *a.cotangents[i], s.axis))
+    out.push_back(a.cotangents[i] ? std::optional(unsort(a.x[i], order, *a.cotangents[i], s.axis, true))
                                   : std::nullopt);
   return out;
 }
@@ -237,7 +300,7 @@ Cotangents cumulative_rule(const Adjoint& a) {
       const Value latest = c.reverse
                                ? cumulative(select(met, places, size), Combine::min, c.axis, true)
                                : cumulative(select(met, places, neg(size)), Combine::max, c.axis, false);
-      return {unsort(x, latest, a.dy(), c.axis)};
+      return {unsort(x, latest, a.dy(), c.axis, false)};
     }
   }
 }
@@ -250,17 +313,20 @@ Cotangents reduction_rule(const Adjoint& a) {
     case Op::reduce_window: {
       const auto& w = a.as<ir::WindowAttrs>();
       if (w.kind == Combine::sum) return window_sum_rule(a, w);
-      if (w.kind == Combine::prod) a.refuse("products over windows have no rule");
-      return window_extreme_rule(a, w);
+      return w.kind == Combine::prod ? window_product_rule(a, w) : window_extreme_rule(a, w);
     }
     case Op::cumulative: return cumulative_rule(a);
     case Op::sort: return sort_rule(a);
     case Op::top_k: {
       const Value x = a.x[0];
-      return {unsort(x, a.y[1], a.dy(), x.rank() - 1)};
+      return {unsort(x, a.y[1], a.dy(), x.rank() - 1, true)};
     }
-    default: a.refuse("an index has no gradient");
+    case Op::arg_reduce: a.refuse("an index has no gradient");
+#define SYSTOLE_CASE_reduction(name)
+#include "autodiff/other_ops.def"
+      break;
   }
+  a.refuse("it has no rule here");
 }
 
 }  // namespace systole::autodiff

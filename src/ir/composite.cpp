@@ -23,7 +23,7 @@ void add(Registry& registry, CompositeDef def) {
   std::lock_guard lock(registry.mutex);
   if (def.name.empty() || !def.build)
     throw Error(ErrorKind::kInvalidArgument, "composite", "a definition needs a name and a body");
-  if (find_op(def.name) || registry.defs.contains(def.name))
+  if (find_op(def.name) || def.name == kRemat || registry.defs.contains(def.name))
     throw Error(ErrorKind::kInvalidArgument, "composite " + def.name, "the name is taken");
   std::string name = def.name;
   registry.defs.emplace(std::move(name), std::move(def));

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <iterator>
 
 #include "ir/infer.h"
 
@@ -10,12 +11,13 @@ namespace systole::ir {
 
 namespace {
 
+std::string show(const Types& types) {
+  std::string text;
+  for (const Type& t : types) text += (text.empty() ? "" : ", ") + t.to_string();
+  return "(" + text + ")";
+}
+
 void check_signature(const Call& c, const Graph& g, const Types& wanted, const char* role) {
-  const auto show = [](const Types& types) {
-    std::string text;
-    for (const Type& t : types) text += (text.empty() ? "" : ", ") + t.to_string();
-    return "(" + text + ")";
-  };
   Types got;
   for (std::size_t i = 0; i < g.inputs().size(); ++i) got.push_back(g.input_type(i));
   if (got != wanted)
@@ -26,6 +28,26 @@ Types output_types(const Graph& g) {
   Types types;
   for (std::size_t i = 0; i < g.outputs().size(); ++i) types.push_back(g.output_type(i));
   return types;
+}
+
+// The second graph of a composite: from the operands, the results and a cotangent for each float result to a
+// cotangent for each float operand.
+void check_backward(const Call& c, const Graph& g, Types operands, const Types& results) {
+  const auto floats = [](const Types& types) {
+    Types out;
+    std::copy_if(types.begin(), types.end(), std::back_inserter(out),
+                 [](const Type& t) { return is_float(t.dtype); });
+    return out;
+  };
+  const Types wanted = floats(operands), cotangents = floats(results);
+  Types in = std::move(operands);
+  in.insert(in.end(), results.begin(), results.end());
+  in.insert(in.end(), cotangents.begin(), cotangents.end());
+  check_signature(c, g, in, "backward");
+  if (const Types got = output_types(g); got != wanted)
+    c.fail_shape(
+        fmt::format("the backward graph @{} must return a cotangent for each float operand", g.name()),
+        show(wanted), show(got));
 }
 
 void check_count(const Call& c, std::int64_t count, std::size_t most, const char* what) {
@@ -100,11 +122,13 @@ Types infer_cond(const Call& c) {
 }
 
 Types infer_composite(const Call& c) {
-  const auto& a = c.as<CompositeAttrs>();
-  c.check_graphs(1);
-  if (a.name.empty()) c.fail_attr("a composite needs a name");
-  check_signature(c, *c.graphs[0], Types(c.in.begin(), c.in.end()), "body");
-  return output_types(*c.graphs[0]);
+  if (c.graphs.size() != 2) c.check_graphs(1);
+  if (c.as<CompositeAttrs>().name.empty()) c.fail_attr("a composite needs a name");
+  Types in(c.in.begin(), c.in.end());
+  check_signature(c, *c.graphs[0], in, "body");
+  const Types out = output_types(*c.graphs[0]);
+  if (c.graphs.size() == 2) check_backward(c, *c.graphs[1], std::move(in), out);
+  return out;
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ops/common.h"
+#include "systole/ir/composite.h"
 
 namespace systole::ops {
 
@@ -37,6 +38,12 @@ Values while_loop(GraphRef condition, GraphRef body, ValueList carries, ValueLis
 Values cond(Value predicate, GraphRef on_true, GraphRef on_false, ValueList operands) {
   const Values all = joined({ValueList(predicate), operands});
   return graph_of("cond", all).add_multi(ir::Op::cond, all, {}, {std::move(on_true), std::move(on_false)});
+}
+
+Values remat(GraphRef body, ValueList operands) {
+  return graph_of("remat", operands)
+      .add_multi(ir::Op::composite, operands, ir::CompositeAttrs{std::string(ir::kRemat), {}},
+                 {std::move(body)});
 }
 
 Values barrier(ValueList values) { return graph_of("barrier", values).add_multi(ir::Op::barrier, values); }

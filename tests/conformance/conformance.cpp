@@ -24,14 +24,6 @@ std::string refusal(const runtime::Backend& backend, const ir::Graph& graph) {
   return {};
 }
 
-// The graph with its symbols' values, whose outputs have the types the results must have.
-ir::Graph bound(const Fixture& fixture) {
-  if (fixture.graph.is_static()) return fixture.graph;
-  std::vector<Type> types;
-  for (const Literal& argument : fixture.arguments[0]) types.push_back(argument.type());
-  return ir::bind_symbols(fixture.graph, ir::match_symbols(fixture.graph, types));
-}
-
 // Ops that return the larger or smaller of two zeros may return either.
 bool either_zero(const ir::Node& node) {
   const auto extreme = [](ir::Combine kind) { return kind == ir::Combine::max || kind == ir::Combine::min; };
@@ -61,7 +53,7 @@ void check_row(const std::string& row, const std::string& device) {
   runtime::Backend& backend = runtime::backend(DeviceName::parse(device).backend);
   if (backend.devices().empty()) GTEST_SKIP() << backend.unavailable_reason();
   if (const std::string reason = refusal(backend, fixture.graph); !reason.empty()) GTEST_SKIP() << reason;
-  const ir::Graph typed = bound(fixture);
+  const ir::Graph typed = bound_graph(fixture);
   for (const bool optimize : {false, true}) {
     const CompiledGraph compiled = compile(fixture.graph, device, {.optimize = optimize});
     const std::vector<std::vector<Literal>> results = compiled.run_devices(fixture.arguments);
@@ -108,6 +100,7 @@ void register_conformance_tests(const std::string& device) {
                           [=]() -> Conformance* { return new RowTest(row, device); });
   testing::RegisterTest("Conformance", ("RandomGraphs/" + device).c_str(), nullptr, nullptr, __FILE__,
                         __LINE__, [=]() -> Conformance* { return new RandomGraphsTest(device); });
+  register_gradient_tests(device);
 }
 
 }  // namespace systole::conformance

@@ -2,7 +2,7 @@
 
 // The conformance suite. Every fixture is a test of every backend that joins, by one line in backends.cpp:
 // the graph is compiled with and without the standard passes, run, and compared with values that never came
-// from this library.
+// from this library. Its gradient is compared with differences.
 
 #include <gtest/gtest.h>
 #include <string>
@@ -11,8 +11,10 @@ namespace systole::conformance {
 
 class Conformance : public testing::Test {};
 
-// Tests Conformance.ROW/DEVICE for every fixture, and Conformance.RandomGraphs/DEVICE.
+// Tests Conformance.ROW/DEVICE and Conformance.Gradient_ROW/DEVICE for every fixture, and
+// Conformance.RandomGraphs/DEVICE.
 void register_conformance_tests(const std::string& device);
+void register_gradient_tests(const std::string& device);
 
 // Compares `device` with the evaluation of unoptimised random graphs; the seed is SYSTOLE_SEED or a fixed
 // one.

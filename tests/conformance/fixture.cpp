@@ -100,6 +100,13 @@ Fixture load_fixture(const std::string& name) {
   return fixture;
 }
 
+ir::Graph bound_graph(const Fixture& fixture) {
+  if (fixture.graph.is_static()) return fixture.graph;
+  std::vector<Type> types;
+  for (const Literal& argument : fixture.arguments[0]) types.push_back(argument.type());
+  return ir::bind_symbols(fixture.graph, ir::match_symbols(fixture.graph, types));
+}
+
 Literal in_dtype(const Literal& array, DType dtype) {
   const DType stored = array.dtype();
   if (stored == dtype) return array;

@@ -31,6 +31,9 @@ struct Fixture {
 std::vector<std::string> fixture_names();  // sorted
 Fixture load_fixture(const std::string& name);
 
+// The graph with its symbols' values, whose outputs have the types the results must have.
+ir::Graph bound_graph(const Fixture& fixture);
+
 // The array under the dtype it stands for: NumPy has no bf16 and no 8-bit floats, so these are stored as u16
 // and u8. Throws kDType for every other difference.
 Literal in_dtype(const Literal& array, DType dtype);

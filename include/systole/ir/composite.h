@@ -2,9 +2,11 @@
 
 // Composites: functions with a name, attributes and a body of primitives that a backend may claim whole. The
 // registry maps a name to the function that builds the body; ops/ registers the built-in ones, users may add
-// theirs.
+// theirs. A node that carries its own body needs no registered name, and may carry a second graph, its
+// backward (docs/ir.md).
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +17,8 @@
 
 namespace systole::ir {
 
+using MaybeValues = std::vector<std::optional<Value>>;
+
 struct CompositeDef {
   std::string name;
   std::string semantics;      // one line, as in ops.def
@@ -23,10 +27,15 @@ struct CompositeDef {
   AttrMap defaults;           // attributes with their default values; the keys are all there are
   // Adds the body to an empty graph whose inputs are the operands; returns the results.
   std::function<Values(Graph& body, const Values& operands, const AttrMap& attrs)> build;
-  // Reverse mode as a pair of composites, by name (forward with residual outputs, backward); empty: through
-  // the body.
-  std::string vjp_forward, vjp_backward;
+  // What each operand gets of the results' cotangents, nothing meaning zero; empty: derived from the body.
+  std::function<MaybeValues(const Values& operands, const Values& results, const MaybeValues& cotangents,
+                            const AttrMap& attrs)>
+      backward;
 };
+
+// Names that derivatives know. Through the first nothing flows back; the second, whose body is whatever its
+// node carries, is computed again on the way back instead of being kept.
+inline constexpr std::string_view kStopGradient = "stop_gradient", kRemat = "remat";
 
 SYSTOLE_API void register_composite(CompositeDef def);  // throws kInvalidArgument when the name is taken
 SYSTOLE_API const CompositeDef* find_composite(

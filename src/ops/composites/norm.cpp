@@ -20,6 +20,7 @@ class Averages {
   Value reduced(Value x) const { return div(sum(x, axes_), count_); }
   Value spread(Value reduced) const { return ops::spread(reduced, shape_, axes_); }
   Value operator()(Value x) const { return spread(reduced(x)); }
+  Value share(Value reduced) const { return spread(div(reduced, count_)); }  // of what a mean is given
 
  private:
   Shape shape_;
@@ -167,6 +168,37 @@ ir::AttrMap batch_attrs(std::string_view composite, Value x, double eps, std::in
   return {{"eps", eps}, {"axis", normalize_axis(axis, x.rank(), composite)}};
 }
 
+ir::MaybeValues layer_norm_backward(const Values& operands, const Values&, const ir::MaybeValues& cotangents,
+                                    const ir::AttrMap& attrs) {
+  const Values grads = composite("layer_norm_grad", {*cotangents[0], operands[0], operands[1]}, attrs);
+  return {grads[0], grads[1], convert(grads[2], operands[2].dtype())};
+}
+
+ir::MaybeValues batch_norm_train_backward(const Values& operands, const Values& results,
+                                          const ir::MaybeValues& cotangents, const ir::AttrMap& attrs) {
+  const BatchAxes batch = batch_axes(operands[0], attrs);
+  const Value x = widen(operands[0]);
+  const Averages average(x, batch.axes);
+  // Statistics that were rounded to a narrow dtype are computed again.
+  const bool wide = results[1].dtype() == x.dtype();
+  const Value mean = wide ? results[1] : average.reduced(x);
+  const Value centered = sub(x, average.spread(mean));
+  const Value variance = wide ? results[2] : average.reduced(square(centered));
+  Value dx = full(x.graph(), x.type(), 0);
+  ir::MaybeValues out(3);
+  if (cotangents[0]) {
+    const Values grads =
+        composite("batch_norm_grad", {*cotangents[0], operands[0], operands[1], mean, variance}, attrs);
+    dx = widen(grads[0]);
+    out[1] = grads[1];
+    out[2] = convert(grads[2], operands[2].dtype());
+  }
+  if (cotangents[1]) dx = add(dx, average.share(widen(*cotangents[1])));
+  if (cotangents[2]) dx = add(dx, mul(times(centered, 2), average.share(widen(*cotangents[2]))));
+  out[0] = convert(dx, operands[0].dtype());
+  return out;
+}
+
 }  // namespace
 
 ir::CompositeDef layer_norm_def() {
@@ -177,8 +209,7 @@ ir::CompositeDef layer_norm_def() {
           .tolerance = 8,
           .defaults = layer_defaults(),
           .build = build_layer_norm,
-          .vjp_forward = "layer_norm",
-          .vjp_backward = "layer_norm_grad"};
+          .backward = layer_norm_backward};
 }
 
 ir::CompositeDef layer_norm_grad_def() {
@@ -196,7 +227,8 @@ ir::CompositeDef batch_norm_train_def() {
               "biased variance",
           .tolerance = 8,
           .defaults = batch_defaults(),
-          .build = build_batch_norm_train};
+          .build = build_batch_norm_train,
+          .backward = batch_norm_train_backward};
 }
 
 ir::CompositeDef batch_norm_inference_def() {

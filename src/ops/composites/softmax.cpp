@@ -31,6 +31,25 @@ Values build_log_softmax(Graph&, const Values& operands, const ir::AttrMap& attr
   return {convert(sub(centered, spread(log_total, x.shape(), {axis})), x.dtype())};
 }
 
+// y · (dy - Σ y·dy) along the axis.
+ir::MaybeValues softmax_backward(const Values& operands, const Values& results,
+                                 const ir::MaybeValues& cotangents, const ir::AttrMap& attrs) {
+  const Value y = widen(results[0]), dy = widen(*cotangents[0]);
+  const std::int64_t axis = normalize_axis(ir::get_int(attrs, "axis"), y.rank(), {});
+  const Value dx = mul(y, sub(dy, spread(sum(mul(y, dy), {axis}), y.shape(), {axis})));
+  return {convert(dx, operands[0].dtype())};
+}
+
+// dy - exp(y) · Σ dy along the axis.
+ir::MaybeValues log_softmax_backward(const Values& operands, const Values& results,
+                                     const ir::MaybeValues& cotangents, const ir::AttrMap& attrs) {
+  const Value y = widen(results[0]), dy = widen(*cotangents[0]);
+  const std::int64_t axis = normalize_axis(ir::get_int(attrs, "axis"), y.rank(), {});
+  const Value total = spread(sum(dy, {axis}), y.shape(), {axis});
+  const Value dx = sub(dy, mul(exp(y), total));
+  return {convert(dx, operands[0].dtype())};
+}
+
 }  // namespace
 
 Value softmax_body(Value x, std::int64_t axis) {
@@ -43,7 +62,8 @@ ir::CompositeDef softmax_def() {
           .semantics = "exp(x) / sum(exp(x)) along `axis`, without overflow; a row of -inf only gives NaN",
           .tolerance = 8,
           .defaults = {{"axis", std::int64_t{-1}}},
-          .build = build_softmax};
+          .build = build_softmax,
+          .backward = softmax_backward};
 }
 
 ir::CompositeDef log_softmax_def() {
@@ -51,7 +71,8 @@ ir::CompositeDef log_softmax_def() {
           .semantics = "x - log(sum(exp(x))) along `axis`, without overflow; a row of -inf only gives NaN",
           .tolerance = 8,
           .defaults = {{"axis", std::int64_t{-1}}},
-          .build = build_log_softmax};
+          .build = build_log_softmax,
+          .backward = log_softmax_backward};
 }
 
 Value softmax(Value x, std::int64_t axis) {

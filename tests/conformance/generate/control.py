@@ -238,6 +238,14 @@ def barrier(op):
     return row
 
 
+def stop_gradient(op):
+    row = Row(op)
+    for i, name in enumerate(dt.ANY):
+        x = dt.sample_bits(row.rng, name, SHAPES[i % len(SHAPES)])
+        row.check(f"composite {op}", None, [x], Exact(x))
+    return row
+
+
 ROWS = {
     "scan": scan,
     "while_loop": while_loop,
@@ -245,4 +253,5 @@ ROWS = {
     "composite": composite,
     "kernel_call": kernel_call,
     "barrier": barrier,
+    "stop_gradient": stop_gradient,
 }

@@ -94,6 +94,159 @@ TEST_F(Reference, ADonatedArgumentIsOverwrittenInPlaceAndNotReadable) {
   expect_error(ErrorKind::kInvalidArgument, "donated", [&] { session->run({{list}, {}}); });
 }
 
+// Runs `graph` with every input that has an alias donated.
+std::vector<BufferRef> run_donating(runtime::Session& session, const Graph& graph,
+                                    const std::vector<BufferRef>& list) {
+  RunArguments arguments{{list}, {}};
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (graph.node(graph.inputs()[i]).as<ir::InputAttrs>().alias >= 0)
+      arguments.donated.push_back(static_cast<int>(i));
+  return session.run(arguments)[0];
+}
+
+const std::byte* address(const BufferRef& buffer) { return buffer->to_host().bytes(); }
+
+TEST_F(Reference, AnAliasedResultTakesTheDonatedBufferAndItsMemoryRunAfterRun) {
+  // w - x·lr, written over w at once; and count + 1 through ops that make new values.
+  const Type type{DType::f32, {3}};
+  Graph graph;
+  const Value w = graph.input("w", type, 0), x = graph.input("x", type);
+  const Value lr = graph.input("lr", {DType::f32, {}});
+  const Value rate = graph.add(Op::broadcast, {lr}, ir::BroadcastAttrs{{3}, {}});
+  const Value count = graph.input("count", {DType::i32, {2, 1}}, 1);
+  const Value one = graph.constant(make<i32>({2, 1}, {1, 2}));
+  const Value turned = graph.add(Op::transpose, {count}, ir::TransposeAttrs{{1, 0}});
+  const Value back = graph.add(Op::transpose, {turned}, ir::TransposeAttrs{{1, 0}});
+  graph.output(graph.add(Op::sub, {w, graph.add(Op::mul, {x, rate})}));
+  graph.output(graph.add(Op::add, {back, one}));
+  graph.output(graph.add(Op::reverse, {count}, ir::AxesAttrs{{0}}));
+
+  const auto session = compile(graph)->new_session();
+  const std::vector<BufferRef> list{upload(row<float>({1, 2, 3})), upload(row<float>({1, 0, -1})),
+                                    upload(scalar<float>(0.5)), upload(make<i32>({2, 1}, {10, 20}))};
+  const std::byte *w_memory = address(list[0]), *count_memory = address(list[3]);
+  for (i32 step = 1; step <= 3; ++step) {
+    const std::vector<BufferRef> results = run_donating(*session, graph, list);
+    EXPECT_EQ(results[0], list[0]);
+    EXPECT_EQ(results[1], list[3]);
+    EXPECT_EQ(address(list[0]), w_memory);
+    EXPECT_EQ(address(list[3]), count_memory);
+    expect_row<float>(list[0]->to_host(), {1 - 0.5 * step, 2, 3 + 0.5 * step});
+    expect_same(list[3]->to_host(), make<i32>({2, 1}, {10 + step, 20 + 2 * step}));
+    expect_same(results[2]->to_host(), make<i32>({2, 1}, {20 + 2 * (step - 1), 10 + step - 1}));
+  }
+}
+
+TEST_F(Reference, WhoHoldsTheOldValueOfADonatedBufferKeepsIt) {
+  Graph aliased;
+  aliased.output(aliased.add(Op::neg, {aliased.input("x", {DType::f32, {2}}, 0)}));
+  const auto session = compile(aliased)->new_session();
+  const std::vector<BufferRef> list{upload(row<float>({1, 2}))};
+  const Literal held = list[0]->to_host();
+  EXPECT_EQ(run_donating(*session, aliased, list)[0], list[0]);
+  expect_row<float>(held, {1, 2});
+  expect_row<float>(list[0]->to_host(), {-1, -2});
+  // Without donation nothing is overwritten and the result is another buffer.
+  const BufferRef other = session->run({{list}, {}})[0][0];
+  EXPECT_NE(other, list[0]);
+  expect_row<float>(list[0]->to_host(), {-1, -2});
+  expect_row<float>(other->to_host(), {1, 2});
+}
+
+TEST_F(Reference, AliasesThatTradePlacesAndOldValuesAmongTheResultsStayApart) {
+  const Type type{DType::i32, {2}};
+  Graph graph;
+  const Value a = graph.input("a", type, 0), b = graph.input("b", type, 1);
+  graph.output(b);
+  graph.output(a);
+  graph.output(a);
+  const auto session = compile(graph)->new_session();
+  const std::vector<BufferRef> list{upload(row<i32>({1, 2})), upload(row<i32>({3, 4}))};
+  const std::byte *a_memory = address(list[0]), *b_memory = address(list[1]);
+  const std::vector<BufferRef> results = run_donating(*session, graph, list);
+  expect_row<i32>(list[0]->to_host(), {3, 4});
+  expect_row<i32>(list[1]->to_host(), {1, 2});
+  expect_row<i32>(results[2]->to_host(), {1, 2});
+  EXPECT_EQ(address(list[0]), a_memory);
+  EXPECT_EQ(address(list[1]), b_memory);
+}
+
+TEST_F(Reference, ABufferDonatedTwiceTakesOneResult) {
+  const Type type{DType::i32, {2}};
+  Graph graph;
+  const Value a = graph.input("a", type, 0), b = graph.input("b", type, 1);
+  graph.output(graph.add(Op::add, {a, b}));
+  graph.output(graph.add(Op::sub, {a, b}));
+  const BufferRef one = upload(row<i32>({1, 2}));
+  const std::vector<BufferRef> results = run_donating(*compile(graph)->new_session(), graph, {one, one});
+  EXPECT_NE(results[0], results[1]);
+  expect_row<i32>(results[0]->to_host(), {2, 4});
+  expect_row<i32>(results[1]->to_host(), {0, 0});
+}
+
+TEST_F(Reference, AnUpdateBesideAViewOfTheOldValueKeepsTheMemory) {
+  Graph graph;
+  const Value x = graph.input("x", {DType::i32, {3}}, 0), one = graph.input("one", {DType::i32, {1}});
+  const Value at = graph.input("at", kScalar);
+  const Value view = graph.add(Op::reshape, {x}, ir::ReshapeAttrs{{3, 1}});
+  graph.output(graph.add(Op::dynamic_update_slice, {x, one, at}));
+  graph.output(graph.add(Op::neg, {view}));
+  const auto session = compile(graph)->new_session();
+  const std::vector<BufferRef> list{upload(row<i32>({1, 2, 3})), upload(row<i32>({9})),
+                                    upload(scalar<i32>(1))};
+  const std::byte* memory = address(list[0]);
+  const std::vector<BufferRef> results = run_donating(*session, graph, list);
+  expect_row<i32>(list[0]->to_host(), {1, 9, 3});
+  expect_same(results[1]->to_host(), make<i32>({3, 1}, {-1, -2, -3}));
+  EXPECT_EQ(address(list[0]), memory);
+}
+
+TEST_F(Reference, AVariableThatIsOnlyWrittenKeepsItsMemory) {
+  const Type type{DType::f32, {2}};
+  Graph graph;
+  graph.input("w", type, 0);
+  graph.output(graph.input("x", type));
+  const auto session = compile(graph)->new_session();
+  const std::vector<BufferRef> list{upload(row<float>({1, 2})), upload(row<float>({3, 4}))};
+  const std::byte* memory = address(list[0]);
+  EXPECT_EQ(run_donating(*session, graph, list)[0], list[0]);
+  expect_row<float>(list[0]->to_host(), {3, 4});
+  expect_row<float>(list[1]->to_host(), {3, 4});
+  EXPECT_EQ(address(list[0]), memory);
+}
+
+TEST_F(Reference, ACarriedStateComesHomeFromALoop) {
+  const Type type{DType::f32, {2}};
+  Graph body("body");
+  const Value s = body.input("s", type);
+  body.output(body.add(Op::add, {s, s}));
+  Graph graph;
+  graph.output(graph.add(Op::scan, {graph.input("s", type, 0)}, ir::ScanAttrs{.length = 3, .carries = 1},
+                         {std::make_shared<const Graph>(std::move(body))}));
+  const auto session = compile(graph)->new_session();
+  const std::vector<BufferRef> list{upload(row<float>({1, 2}))};
+  const std::byte* memory = address(list[0]);
+  run_donating(*session, graph, list);
+  run_donating(*session, graph, list);
+  expect_row<float>(list[0]->to_host(), {64, 128});
+  EXPECT_EQ(address(list[0]), memory);
+}
+
+TEST_F(Reference, PassesKeepAliasesAndUnusedInputs) {
+  Graph graph;
+  const Value x = graph.input("x", {DType::f32, {2}}, 0);
+  graph.input("unused", {DType::i32, {}});
+  const Value same = graph.add(Op::reshape, {x}, ir::ReshapeAttrs{{2}});
+  graph.output(graph.add(Op::add, {same, graph.add(Op::mul, {x, graph.constant(row<float>({1, 1}))})}));
+  const CompiledGraph compiled = systole::compile(graph, "reference");
+  ASSERT_EQ(compiled.inputs().size(), 2u);
+  const std::vector<BufferRef> list{upload(row<float>({1, 2})), upload(scalar<i32>(0))};
+  const std::byte* memory = address(list[0]);
+  EXPECT_EQ(compiled.new_session()->run({{list}, {0}})[0][0], list[0]);
+  EXPECT_EQ(address(list[0]), memory);
+  expect_row<float>(list[0]->to_host(), {2, 4});
+}
+
 class ForeignBuffer : public runtime::Buffer {
  public:
   const Type& type() const override { return type_; }

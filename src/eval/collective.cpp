@@ -32,6 +32,12 @@ std::int64_t size_along(const Literal& x, std::int64_t axis) {
   return x.dims()[static_cast<std::size_t>(axis)];
 }
 
+Literal joined_parts(const std::vector<Literal>& parts, std::int64_t axis) {
+  std::vector<const Literal*> list;
+  for (const Literal& part : parts) list.push_back(&part);
+  return joined(list, axis);
+}
+
 Literal all_reduce(const Node& node, const Literal& mine, Group& group) {
   const auto& a = node.as<ir::AllReduceAttrs>();
   return combined(a.kind, group.exchange(node, a.mesh_axes, mine));
@@ -39,7 +45,7 @@ Literal all_reduce(const Node& node, const Literal& mine, Group& group) {
 
 Literal all_gather(const Node& node, const Literal& mine, Group& group) {
   const auto& a = node.as<ir::AllGatherAttrs>();
-  return joined(group.exchange(node, a.mesh_axes, mine), a.axis);
+  return joined_parts(group.exchange(node, a.mesh_axes, mine), a.axis);
 }
 
 Literal reduce_scatter(const Node& node, const Literal& mine, Group& group) {
@@ -54,7 +60,7 @@ Literal all_to_all(const Node& node, const Literal& mine, Group& group) {
   std::vector<Literal> parts = group.exchange(node, a.mesh_axes, mine);
   const std::int64_t share = size_along(mine, a.split_axis) / static_cast<std::int64_t>(parts.size());
   for (Literal& part : parts) part = part_of(part, a.split_axis, group.index(a.mesh_axes) * share, share);
-  return joined(parts, a.concat_axis);
+  return joined_parts(parts, a.concat_axis);
 }
 
 Literal collective_permute(const Node& node, const Literal& mine, Group& group) {

@@ -1,7 +1,8 @@
-// dot_general: both operands are brought to [batch, m, k] and [batch, k, n], then multiplied in double or,
-// for integers, modulo 2^64, and rounded or wrapped once.
+// dot_general: both operands are seen as [batch, m, k] and [batch, k, n] by strides, then multiplied in
+// double or, for integers, modulo 2^64, and rounded or wrapped once.
 
 #include <algorithm>
+#include <optional>
 
 #include "eval/internal.h"
 #include "eval/matmul.h"
@@ -21,18 +22,103 @@ Ints free_axes(int rank, const Ints& batch, const Ints& contract) {
   return axes;
 }
 
-Ints joined_axes(const Ints& a, const Ints& b, const Ints& c) {
-  Ints out = a;
-  for (std::int64_t i : b) out.push_back(i);
-  for (std::int64_t i : c) out.push_back(i);
-  return out;
+// Axes that are walked as one: their elements lie `stride` apart.
+struct Line {
+  std::int64_t size = 1, stride = 1;
+};
+
+std::optional<Line> line_along(const Ints& dims, const Ints& strides, const Ints& axes) {
+  Line line;
+  bool started = false;
+  for (std::int64_t axis : axes) {
+    const auto i = static_cast<std::size_t>(axis);
+    if (dims[i] == 1) continue;
+    if (started && line.stride != strides[i] * dims[i]) return std::nullopt;
+    line.size *= dims[i];
+    line.stride = strides[i];
+    started = true;
+  }
+  return line;
 }
 
-std::int64_t size_along(const Literal& x, const Ints& axes) {
-  const Ints dims = x.dims();
-  std::int64_t n = 1;
-  for (std::int64_t i : axes) n *= dims[static_cast<std::size_t>(i)];
-  return n;
+// An operand as [batch, rows, columns]. It is rearranged only when some of these is no even walk.
+struct Matrices {
+  Literal data;
+  Line batch, rows, columns;
+
+  Matrices(const Literal& x, const Ints& batch_axes, const Ints& row_axes, const Ints& column_axes)
+      : data(x) {
+    const Ints dims = x.dims(), strides = row_major_strides(dims);
+    const auto b = line_along(dims, strides, batch_axes), r = line_along(dims, strides, row_axes),
+               c = line_along(dims, strides, column_axes);
+    if (b && r && c) {
+      batch = *b;
+      rows = *r;
+      columns = *c;
+      return;
+    }
+    Ints order = batch_axes;
+    for (std::int64_t i : row_axes) order.push_back(i);
+    for (std::int64_t i : column_axes) order.push_back(i);
+    const auto size = [&](const Ints& axes) {
+      std::int64_t n = 1;
+      for (std::int64_t i : axes) n *= dims[static_cast<std::size_t>(i)];
+      return n;
+    };
+    data = transposed(x, order);
+    columns = {size(column_axes), 1};
+    rows = {size(row_axes), columns.size};
+    batch = {size(batch_axes), rows.size * columns.size};
+  }
+
+  // Widens row `row` of matrix `i` from column `first` on.
+  template <class W>
+  void load_row(std::int64_t i, std::int64_t row, std::int64_t first, std::int64_t n, W* out) const {
+    load_line<W>(i * batch.stride + row * rows.stride + first * columns.stride, columns.stride, n, out);
+  }
+  template <class W>
+  void load_column(std::int64_t i, std::int64_t column, std::int64_t first, std::int64_t n, W* out) const {
+    load_line<W>(i * batch.stride + column * columns.stride + first * rows.stride, rows.stride, n, out);
+  }
+
+ private:
+  template <class W>
+  void load_line(std::int64_t offset, std::int64_t stride, std::int64_t n, W* out) const {
+    load_strided<W>(data.dtype(), data.bytes() + offset * static_cast<std::int64_t>(size_of(data.dtype())),
+                    stride, n, out);
+  }
+};
+
+// B is packed along whichever of its axes lies dense in memory.
+template <class W>
+void pack(const Matrices& b, std::int64_t i, PackedMatrix<W>& packed) {
+  const std::int64_t k = packed.rows(), n = packed.columns();
+  constexpr std::int64_t kRows = 64;
+  W lines[kPanel * kRows];
+  const bool by_columns = b.rows.stride < b.columns.stride;
+  for (std::int64_t column = 0; column < n; column += kPanel) {
+    const std::int64_t width = std::min(kPanel, n - column);
+    if (!by_columns) {
+      for (std::int64_t r = 0; r < k; ++r) {
+        W* panel = packed.panel(column, r);
+        b.load_row<W>(i, r, column, width, panel);
+        std::fill(panel + width, panel + kPanel, W{0});
+      }
+      continue;
+    }
+    for (std::int64_t first = 0; first < k; first += kRows) {
+      const std::int64_t rows = std::min(kRows, k - first);
+      for (std::int64_t j = 0; j < kPanel; ++j) {
+        if (j < width)
+          b.load_column<W>(i, column + j, first, rows, lines + j * kRows);
+        else
+          std::fill_n(lines + j * kRows, rows, W{0});
+      }
+      W* panel = packed.panel(column, first);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t j = 0; j < kPanel; ++j) panel[r * kPanel + j] = lines[j * kRows + r];
+    }
+  }
 }
 
 }  // namespace
@@ -41,34 +127,35 @@ Literal dot_general(const ir::Node& node, const Operands& x) {
   const auto& d = node.as<ir::DotAttrs>();
   Literal out = Literal::uninitialized(node.types[0]);
   if (out.count() == 0) return out;
-  const Ints a_free = free_axes(x[0].rank(), d.a_batch, d.a_contract);
-  const Ints b_free = free_axes(x[1].rank(), d.b_batch, d.b_contract);
-  const std::int64_t batch = size_along(x[0], d.a_batch), m = size_along(x[0], a_free);
-  const std::int64_t k = size_along(x[0], d.a_contract), n = size_along(x[1], b_free);
-  const Literal a = transposed(x[0], joined_axes(d.a_batch, a_free, d.a_contract));  // [batch, m, k]
-  const Literal b = transposed(x[1], joined_axes(d.b_batch, d.b_contract, b_free));  // [batch, k, n]
-  const auto a_size = static_cast<std::int64_t>(size_of(a.dtype())),
-             b_size = static_cast<std::int64_t>(size_of(b.dtype()));
+  const Matrices a(x[0], d.a_batch, free_axes(x[0].rank(), d.a_batch, d.a_contract), d.a_contract);
+  const Matrices b(x[1], d.b_batch, d.b_contract, free_axes(x[1].rank(), d.b_batch, d.b_contract));
+  const std::int64_t m = a.rows.size, k = a.columns.size, n = b.columns.size;
   const auto out_size = static_cast<std::int64_t>(size_of(out.dtype()));
   std::byte* dst = out.mutable_bytes();
 
   visit_ring(out.dtype(), [&]<class W>() {
     PackedMatrix<W> packed(k, n);
-    std::vector<W> row(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; i < batch; ++i) {
-      for (std::int64_t r = 0; r < k; ++r) {
-        load<W>(b.dtype(), b.bytes() + (i * k + r) * n * b_size, n, row.data());
-        packed.set(r, 0, n, row.data());
-      }
+    for (std::int64_t i = 0; i < a.batch.size; ++i) {
+      pack<W>(b, i, packed);
       const auto fill = [&](std::int64_t first, std::int64_t rows, std::int64_t at, std::int64_t depth,
-                            W* block) {
-        for (std::int64_t r = 0; r < rows; ++r)
-          load<W>(a.dtype(), a.bytes() + ((i * m + first + r) * k + at) * a_size, depth, block + r * depth);
+                            W* block, std::int64_t stride) {
+        if (a.rows.stride >= a.columns.stride) {
+          for (std::int64_t r = 0; r < rows; ++r) a.load_row<W>(i, first + r, at, depth, block + r * stride);
+          return;
+        }
+        W line[kRowBlock];
+        for (std::int64_t c = 0; c < depth; ++c) {
+          a.load_column<W>(i, at + c, first, rows, line);
+          for (std::int64_t r = 0; r < rows; ++r) block[r * stride + c] = line[r];
+        }
       };
-      matmul<W>(m, packed, fill, [&](std::int64_t first, std::int64_t rows, const W* c, std::int64_t stride) {
-        for (std::int64_t r = 0; r < rows; ++r)
-          store<W>(out.dtype(), c + r * stride, n, dst + (i * m + first + r) * n * out_size);
-      });
+      matmul<W>(m, packed, fill,
+                [&](std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
+                    const W* c, std::int64_t stride) {
+                  for (std::int64_t r = 0; r < rows; ++r)
+                    store<W>(out.dtype(), c + r * stride, columns,
+                             dst + ((i * m + row + r) * n + column) * out_size);
+                });
     }
   });
   return out;

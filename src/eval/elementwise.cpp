@@ -1,12 +1,14 @@
-// Elementwise ops. Operands pass through buffers of kChunk wide elements: load, one plain loop, store. The
-// functions of the ops of ops.def without attributes stand in functions.h; the switch over them is generated.
+// Elementwise ops without attributes; what they compute stands in functions.h and the switch over them is
+// generated. f64 is computed where it stands, and so is f32 by ops whose f32 result is the rounded f64 one;
+// everything else passes through buffers of kChunk wide elements: load, one plain loop, store.
 
-#include <algorithm>
+#include <string>
 #include <type_traits>
 
+#include "eval/chunks.h"
 #include "eval/functions.h"
 #include "eval/internal.h"
-#include "eval/wide.h"
+#include "systole/base/error.h"
 
 #pragma GCC diagnostic error "-Wswitch"
 
@@ -34,144 +36,128 @@ constexpr bool reaches = is_real<W>            ? d.real
                          : std::is_signed_v<W> ? d.signed_int
                                                : d.unsigned_int;
 
-// One operand as a sequence of chunks; a scalar repeats.
-template <class W>
-class Chunks {
- public:
-  explicit Chunks(const Literal& x, bool repeat = false) : x_(x), repeat_(repeat) {
-    if (!repeat_) return;
-    load<W>(x.dtype(), x.bytes(), 1, buffer_);
-    std::fill(buffer_ + 1, buffer_ + kChunk, buffer_[0]);
+// Whether rounding to f64 before f32 changes nothing: f64 has more than twice the digits, or the result is
+// exact.
+constexpr bool same_in_f32(Op op) {
+  switch (op) {
+    case Op::abs:
+    case Op::neg:
+    case Op::sign:
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::div:
+    case Op::max:
+    case Op::min:
+    case Op::equal:
+    case Op::not_equal:
+    case Op::less:
+    case Op::less_equal:
+    case Op::greater:
+    case Op::greater_equal: return true;
+    default: return false;
   }
-  const W* at(std::int64_t first, std::int64_t n) {
-    const auto bytes = static_cast<std::int64_t>(size_of(x_.dtype()));
-    if (!repeat_) load<W>(x_.dtype(), x_.bytes() + first * bytes, n, buffer_);
-    return buffer_;
-  }
-
- private:
-  const Literal& x_;
-  const bool repeat_;
-  W buffer_[kChunk];
-};
-
-// Calls fill(first, n, buffer) for the chunks of a literal of this type and stores what it puts in the
-// buffer.
-template <class W, class Fill>
-Literal by_chunks(const Type& type, Fill fill) {
-  Literal out = Literal::uninitialized(type);
-  std::byte* dst = out.mutable_bytes();
-  const auto bytes = static_cast<std::int64_t>(size_of(type.dtype));
-  W buffer[kChunk];
-  for (std::int64_t first = 0; first < out.count(); first += kChunk) {
-    const std::int64_t n = std::min(kChunk, out.count() - first);
-    fill(first, n, buffer);
-    store<W>(type.dtype, buffer, n, dst + first * bytes);
-  }
-  return out;
 }
 
-[[noreturn]] void refuse_dtype(const Node& node, const Literal& x) {
+[[noreturn]] void refuse_dtype(const Node& node, DType dtype) {
   throw Error(ErrorKind::kDType, std::string(name(node.op)), "the op does not take this dtype", {},
-              std::string(name(x.dtype())));
+              std::string(name(dtype)));
 }
 
-template <Domains d, class F>
-Literal map(const Node& node, const Literal& x, F f) {
-  return visit_wide(x.dtype(), [&]<class W>() -> Literal {
-    if constexpr (!reaches<d, W>) {
-      refuse_dtype(node, x);
+// Calls f with W of the loop's arithmetic and whether elements are read and written as they stand.
+template <Domains d, bool kF32, class F>
+void visit_arithmetic(const Node& node, DType dtype, F&& f) {
+  if constexpr (d.real) {
+    if (dtype == DType::f64) return f.template operator()<double, true>();
+    if constexpr (kF32)
+      if (dtype == DType::f32) return f.template operator()<float, true>();
+  }
+  return visit_wide(dtype, [&]<class W>() {
+    if constexpr (reaches<d, W>)
+      return f.template operator()<W, false>();
+    else
+      refuse_dtype(node, dtype);
+  });
+}
+
+// Stores what `compute(first, n, out)` puts into out, chunk by chunk.
+template <class R, bool kInPlace, class Compute>
+void store_chunks(Target& target, Compute&& compute) {
+  const auto size = static_cast<std::int64_t>(size_of(target.dtype()));
+  for_each_chunk(target.count(), [&](std::int64_t first, std::int64_t n) {
+    std::byte* dst = target.bytes() + first * size;
+    if constexpr (kInPlace) {
+      compute(first, n, reinterpret_cast<R*>(dst));
     } else {
-      Chunks<W> a(x);
-      return by_chunks<Stored<decltype(f(W{}))>>(node.types[0],
-                                                 [&](std::int64_t first, std::int64_t n, auto* out) {
-                                                   const W* in = a.at(first, n);
-                                                   for (std::int64_t i = 0; i < n; ++i) out[i] = f(in[i]);
-                                                 });
+      Stored<R> buffer[kChunk];
+      compute(first, n, buffer);
+      store<Stored<R>>(target.dtype(), buffer, n, dst);
     }
   });
 }
 
-template <Domains d, class F>
-Literal map(const Node& node, const Literal& x, const Literal& y, F f) {
-  return visit_wide(x.dtype(), [&]<class W>() -> Literal {
-    if constexpr (!reaches<d, W>) {
-      refuse_dtype(node, x);
-    } else {
-      const int width = static_cast<int>(8 * size_of(x.dtype()));
-      const auto apply = [f, width](W a, W b) {
-        if constexpr (std::is_invocable_v<F, W, W, int>)
-          return f(a, b, width);
-        else
-          return (static_cast<void>(width), f(a, b));
-      };
-      Chunks<W> a(x), b(y);
-      return by_chunks<Stored<decltype(apply(W{}, W{}))>>(
-          node.types[0], [&](std::int64_t first, std::int64_t n, auto* out) {
-            const W *left = a.at(first, n), *right = b.at(first, n);
-            for (std::int64_t i = 0; i < n; ++i) out[i] = apply(left[i], right[i]);
-          });
-    }
+template <Domains d, bool kF32, class F>
+void map_one(const Node& node, const Operands& x, Slot& result, F f) {
+  visit_arithmetic<d, kF32>(node, x[0].dtype(), [&]<class W, bool kNative>() {
+    Target target(node, x, result);
+    Source a(x, 0, target);
+    store_chunks<decltype(f(W{})), kNative>(target, [&](std::int64_t first, std::int64_t n, auto* out) {
+      const W* in;
+      W buffer[kNative ? 1 : kChunk];
+      if constexpr (kNative)
+        in = reinterpret_cast<const W*>(a.at(first, n));
+      else
+        in = a.template wide<W>(first, n, buffer);
+      SYSTOLE_INDEPENDENT
+      for (std::int64_t i = 0; i < n; ++i) out[i] = f(in[i]);
+    });
+  });
+}
+
+template <Domains d, bool kF32, class F>
+void map_two(const Node& node, const Operands& x, Slot& result, F f) {
+  const DType dtype = x[0].dtype();
+  visit_arithmetic<d, kF32>(node, dtype, [&]<class W, bool kNative>() {
+    const int width = static_cast<int>(8 * size_of(dtype));
+    const auto apply = [f, width](W a, W b) {
+      if constexpr (std::is_invocable_v<F, W, W, int>)
+        return f(a, b, width);
+      else
+        return (static_cast<void>(width), f(a, b));
+    };
+    Target target(node, x, result);
+    Source a(x, 0, target), b(x, 1, target);
+    store_chunks<decltype(apply(W{}, W{})), kNative>(target,
+                                                     [&](std::int64_t first, std::int64_t n, auto* out) {
+                                                       const W *left, *right;
+                                                       W buffers[2][kNative ? 1 : kChunk];
+                                                       if constexpr (kNative) {
+                                                         left = reinterpret_cast<const W*>(a.at(first, n));
+                                                         right = reinterpret_cast<const W*>(b.at(first, n));
+                                                       } else {
+                                                         left = a.template wide<W>(first, n, buffers[0]);
+                                                         right = b.template wide<W>(first, n, buffers[1]);
+                                                       }
+                                                       SYSTOLE_INDEPENDENT
+                                                       for (std::int64_t i = 0; i < n; ++i)
+                                                         out[i] = apply(left[i], right[i]);
+                                                     });
   });
 }
 
 }  // namespace
 
-Literal elementwise(const Node& node, const Operands& x) {
+void elementwise(const Node& node, const Operands& x, Slot& result) {
   switch (node.op) {
 #define SYSTOLE_UNARY(name, dtypes, ...) \
-  case Op::name: return map<domains(dtypes)>(node, x[0], functions::name);
+  case Op::name: return map_one<domains(dtypes), same_in_f32(Op::name)>(node, x, result, functions::name);
 #define SYSTOLE_BINARY(name, dtypes, ...) \
-  case Op::name: return map<domains(dtypes)>(node, x[0], x[1], functions::name);
+  case Op::name: return map_two<domains(dtypes), same_in_f32(Op::name)>(node, x, result, functions::name);
 #define SYSTOLE_OP(name, ...) \
   case Op::name: break;
 #include "systole/ir/ops.def"
   }
   throw Error(ErrorKind::kInternal, std::string(name(node.op)), "not an elementwise op without attributes");
 }
-
-Literal select(const Node& node, const Operands& x) {
-  const bool one_predicate = x[0].rank() == 0;
-  if (one_predicate) return x[0].bytes()[0] != std::byte{0} ? x[1] : x[2];
-  Literal out = Literal::uninitialized(node.types[0]);
-  const std::byte *p = x[0].bytes(), *a = x[1].bytes(), *b = x[2].bytes();
-  std::byte* dst = out.mutable_bytes();
-  visit_size(size_of(out.dtype()), [&]<class U>() {
-    for (std::int64_t i = 0; i < out.count(); ++i) {
-      const std::int64_t at = i * static_cast<std::int64_t>(sizeof(U));
-      const U yes = read<U>(a + at), no = read<U>(b + at);
-      write<U>(dst + at, p[i] != std::byte{0} ? yes : no);
-    }
-  });
-  return out;
-}
-
-Literal clamp(const Node& node, const Operands& x) {
-  return visit_wide(x[1].dtype(), [&]<class W>() {
-    const bool scalars = x[1].rank() == 0;
-    Chunks<W> low(x[0], !scalars && x[0].rank() == 0), value(x[1]), high(x[2], !scalars && x[2].rank() == 0);
-    return by_chunks<W>(node.types[0], [&](std::int64_t first, std::int64_t n, W* out) {
-      const W *lo = low.at(first, n), *v = value.at(first, n), *hi = high.at(first, n);
-      for (std::int64_t i = 0; i < n; ++i) out[i] = smaller(larger(v[i], lo[i]), hi[i]);
-    });
-  });
-}
-
-Literal convert(const Node& node, const Operands& x) {
-  if (x[0].dtype() == node.types[0].dtype) return x[0];
-  Literal out = Literal::uninitialized(node.types[0]);
-  std::byte* dst = out.mutable_bytes();
-  const auto bytes = static_cast<std::int64_t>(size_of(out.dtype()));
-  visit_wide(x[0].dtype(), [&]<class W>() {
-    Chunks<W> in(x[0]);
-    for (std::int64_t first = 0; first < out.count(); first += kChunk) {
-      const std::int64_t n = std::min(kChunk, out.count() - first);
-      store_converted<W>(out.dtype(), in.at(first, n), n, dst + first * bytes);
-    }
-  });
-  return out;
-}
-
-Literal bitcast(const Node& node, const Operands& x) { return x[0].reinterpreted(node.types[0].dtype); }
 
 }  // namespace systole::eval

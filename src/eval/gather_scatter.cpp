@@ -226,9 +226,9 @@ Literal gather(const Node& node, const Operands& x) {
   return out;
 }
 
-Literal scatter(const Node& node, Operands& x) {
+Literal scatter(const Node& node, const Operands& x) {
   const auto& a = node.as<ir::ScatterAttrs>();
-  Literal out = std::move(x[0]);
+  Literal out = x.take(0);
   const Literal& updates = x[2];
   if (updates.count() == 0 || out.count() == 0) return out;
   const Numbers n{a.update_window_axes, a.inserted_axes, a.operand_batch_axes,

@@ -1,24 +1,34 @@
 #pragma once
 
-// The evaluation of each op, as eval.cpp calls it. Operands belong to the callee: an op that overwrites part
-// of one moves it out of the list, and its storage is copied only when someone else still holds it.
+// The evaluation of each op, as dispatch() calls it.
 
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "eval/eval.h"
+#include "eval/operands.h"
 #include "systole/base/literal.h"
 #include "systole/ir/graph.h"
 
 namespace systole::eval {
 
-using Operands = std::vector<Literal>;
 using Results = std::vector<Literal>;
 
-// elementwise.cpp
-Literal elementwise(const ir::Node& node, const Operands& x);  // those of ops.def without attributes
-Literal select(const ir::Node& node, const Operands& x);
-Literal clamp(const ir::Node& node, const Operands& x);
-Literal convert(const ir::Node& node, const Operands& x);
+class Plan;
+using PlanRef = std::shared_ptr<const Plan>;
+
+// What an op needs beside its operands.
+struct Context {
+  Group* group = nullptr;           // the devices to meet; null without a mesh
+  std::span<const PlanRef> bodies;  // the node's sub-graphs, ready to run
+};
+
+// elementwise.cpp, select.cpp
+void elementwise(const ir::Node& node, const Operands& x, Slot& result);  // those without attributes
+void select(const ir::Node& node, const Operands& x, Slot& result);
+void clamp(const ir::Node& node, const Operands& x, Slot& result);
+void convert(const ir::Node& node, const Operands& x, Slot& result);
 Literal bitcast(const ir::Node& node, const Operands& x);
 
 // sources.cpp
@@ -35,15 +45,15 @@ Literal pad(const ir::Node& node, const Operands& x);
 Literal concat(const ir::Node& node, const Operands& x);
 Literal reverse(const ir::Node& node, const Operands& x);
 Literal dynamic_slice(const ir::Node& node, const Operands& x);
-Literal dynamic_update_slice(const ir::Node& node, Operands& x);
+Literal dynamic_update_slice(const ir::Node& node, const Operands& x);
 // All `parts` joined along `axis`, in storage of its own.
-Literal joined(std::span<const Literal> parts, std::int64_t axis);
+Literal joined(std::span<const Literal* const> parts, std::int64_t axis);
 // `count` elements of `axis` from `start`.
 Literal part_of(const Literal& x, std::int64_t axis, std::int64_t start, std::int64_t count);
 
 // gather_scatter.cpp
 Literal gather(const ir::Node& node, const Operands& x);
-Literal scatter(const ir::Node& node, Operands& x);
+Literal scatter(const ir::Node& node, const Operands& x);
 
 // reduction.cpp
 Literal reduce(const ir::Node& node, const Operands& x);
@@ -62,14 +72,15 @@ Literal cholesky(const ir::Node& node, const Operands& x);
 Literal triangular_solve(const ir::Node& node, const Operands& x);
 
 // control.cpp
-Results scan(const ir::Node& node, Operands x, Group* group);
-Results while_loop(const ir::Node& node, Operands x, Group* group);
-Results cond(const ir::Node& node, Operands x, Group* group);
+Results scan(const ir::Node& node, const Operands& x, const Context& context);
+Results while_loop(const ir::Node& node, const Operands& x, const Context& context);
+Results cond(const Operands& x, const Context& context);
+Results call(const Operands& x, const Context& context);  // the body of a composite or a kernel
 
 // collective.cpp
 Literal collective(const ir::Node& node, const Operands& x, Group* group);
 
-// eval.cpp
-Results evaluate_node(const ir::Node& node, Operands operands, Group* group);
+// dispatch.cpp: the values of the node's results, into slots that stand side by side.
+void dispatch(const ir::Node& node, const Operands& x, const Context& context, Slot* results);
 
 }  // namespace systole::eval

@@ -95,16 +95,16 @@ Literal pad(const Node& node, const Operands& x) {
   return out;
 }
 
-Literal joined(std::span<const Literal> parts, std::int64_t axis) {
+Literal joined(std::span<const Literal* const> parts, std::int64_t axis) {
   const auto at = static_cast<std::size_t>(axis);
-  Ints dims = parts[0].dims();
-  for (const Literal& part : parts.subspan(1)) dims[at] += part.dims()[at];
-  Literal out = Literal::uninitialized({parts[0].dtype(), Shape(dims)});
+  Ints dims = parts[0]->dims();
+  for (const Literal* part : parts.subspan(1)) dims[at] += part->dims()[at];
+  Literal out = Literal::uninitialized({parts[0]->dtype(), Shape(dims)});
   const Ints strides = row_major_strides(dims);
   TargetView to{out.mutable_bytes(), 0, strides};
-  for (const Literal& part : parts) {
-    const Ints part_dims = part.dims();
-    copy(part_dims, view_of(part), to, size_of(out.dtype()));
+  for (const Literal* part : parts) {
+    const Ints part_dims = part->dims();
+    copy(part_dims, view_of(*part), to, size_of(out.dtype()));
     to.offset += part_dims[at] * strides[at];
   }
   return out;
@@ -117,7 +117,11 @@ Literal part_of(const Literal& x, std::int64_t axis, std::int64_t start, std::in
   return rearranged(x, dims, strides, start * strides[static_cast<std::size_t>(axis)]);
 }
 
-Literal concat(const Node& node, const Operands& x) { return joined(x, node.as<ir::AxisAttrs>().axis); }
+Literal concat(const Node& node, const Operands& x) {
+  std::vector<const Literal*> parts;
+  for (std::size_t i = 0; i < x.size(); ++i) parts.push_back(&x[i]);
+  return joined(parts, node.as<ir::AxisAttrs>().axis);
+}
 
 Literal reverse(const Node& node, const Operands& x) {
   const Ints dims = x[0].dims();
@@ -136,8 +140,8 @@ Literal dynamic_slice(const Node& node, const Operands& x) {
   return rearranged(x[0], sizes, row_major_strides(dims), block_offset(dims, sizes, x, 1));
 }
 
-Literal dynamic_update_slice(const Node&, Operands& x) {
-  Literal out = std::move(x[0]);
+Literal dynamic_update_slice(const Node&, const Operands& x) {
+  Literal out = x.take(0);
   const Ints dims = out.dims(), sizes = x[1].dims();
   if (x[1].count() == 0) return out;
   copy(sizes, view_of(x[1]), {out.mutable_bytes(), block_offset(dims, sizes, x, 2), row_major_strides(dims)},

@@ -1,5 +1,5 @@
 // reduce, arg_reduce, reduce_window and cumulative. Accumulators stay wide (f64 or 64-bit integers) until the
-// end, and elements are visited in row-major order.
+// end; elements are visited in row-major order, those of one run in eight interleaved lanes.
 
 #include <algorithm>
 #include <numeric>
@@ -28,6 +28,20 @@ struct Lanes {
 
 std::int64_t entry(const Ints& list, std::size_t i, std::int64_t otherwise) {
   return list.empty() ? otherwise : list[i];
+}
+
+// All of a run, in lanes that do not wait for each other.
+template <class W, class Op>
+W combined(const W* values, std::int64_t n, W none, Op op) {
+  constexpr std::int64_t kLanes = 8;
+  W lanes[kLanes];
+  std::fill_n(lanes, kLanes, none);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = op(lanes[lane], values[i + lane]);
+  for (; i < n; ++i) lanes[0] = op(lanes[0], values[i]);
+  for (std::int64_t lane = 1; lane < kLanes; ++lane) lanes[0] = op(lanes[0], lanes[lane]);
+  return lanes[0];
 }
 
 // Along one axis, the windows that see an element at window position k: outputs first, first + step, … and
@@ -75,7 +89,8 @@ Literal reduce(const Node& node, const Operands& x) {
   const DType dtype = x[0].dtype();
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   return visit_wide(dtype, [&]<class W>() {
-    std::vector<W> sums(static_cast<std::size_t>(node.types[0].shape.count()), identity<W>(a.kind, dtype));
+    const W none = identity<W>(a.kind, dtype);
+    std::vector<W> sums(static_cast<std::size_t>(node.types[0].shape.count()), none);
     visit_combine<W>(a.kind, [&](auto op) {
       W buffer[kChunk];
       for_each_run<2>(dims, {row_major_strides(dims), into}, {0, 0},
@@ -85,9 +100,7 @@ Literal reduce(const Node& node, const Operands& x) {
                           load<W>(dtype, x[0].bytes() + (at[0] + first) * size, n, buffer);
                           W* sum = sums.data() + at[1] + first * step[1];
                           if (step[1] == 0) {
-                            W total = *sum;
-                            for (std::int64_t i = 0; i < n; ++i) total = op(total, buffer[i]);
-                            *sum = total;
+                            *sum = op(*sum, combined(buffer, n, none, op));
                           } else {
                             for (std::int64_t i = 0; i < n; ++i) sum[i] = op(sum[i], buffer[i]);
                           }

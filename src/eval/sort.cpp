@@ -64,7 +64,7 @@ void load_lane(const Literal& x, std::int64_t offset, std::int64_t step, std::ve
 Results sort(const Node& node, const Operands& x) {
   const auto& a = node.as<ir::SortAttrs>();
   Results out;
-  for (const Literal& operand : x) out.push_back(Literal::uninitialized(operand.type()));
+  for (std::size_t i = 0; i < x.size(); ++i) out.push_back(Literal::uninitialized(x[i].type()));
   if (x[0].count() == 0) return out;
   std::vector<std::byte*> dst;
   for (Literal& result : out) dst.push_back(result.mutable_bytes());

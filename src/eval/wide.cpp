@@ -90,6 +90,18 @@ void load(DType dtype, const std::byte* src, std::int64_t n, W* dst) {
 }
 
 template <class W>
+void load_strided(DType dtype, const std::byte* src, std::int64_t stride, std::int64_t n, W* dst) {
+  if (stride == 1) return load<W>(dtype, src, n, dst);
+  visit_dtype(dtype, [&]<class T>() {
+    const std::int64_t step = stride * static_cast<std::int64_t>(sizeof(T));
+    if constexpr (same_domain<T, W>)
+      for (std::int64_t i = 0; i < n; ++i) dst[i] = widened<T, W>(src + i * step);
+    else
+      refuse(dtype);
+  });
+}
+
+template <class W>
 void store(DType dtype, const W* src, std::int64_t n, std::byte* dst) {
   visit_dtype(dtype, [&]<class T>() {
     constexpr std::int64_t size = sizeof(T);
@@ -111,6 +123,8 @@ void store_converted(DType dtype, const W* src, std::int64_t n, std::byte* dst) 
 template void load(DType, const std::byte*, std::int64_t, double*);
 template void load(DType, const std::byte*, std::int64_t, std::int64_t*);
 template void load(DType, const std::byte*, std::int64_t, std::uint64_t*);
+template void load_strided(DType, const std::byte*, std::int64_t, std::int64_t, double*);
+template void load_strided(DType, const std::byte*, std::int64_t, std::int64_t, std::uint64_t*);
 template void store(DType, const double*, std::int64_t, std::byte*);
 template void store(DType, const std::int64_t*, std::int64_t, std::byte*);
 template void store(DType, const std::uint64_t*, std::int64_t, std::byte*);

@@ -18,7 +18,7 @@
 namespace systole::eval {
 
 template <class W>
-inline constexpr bool is_real = std::is_same_v<W, double>;
+inline constexpr bool is_real = std::is_floating_point_v<W>;
 
 // Calls `f.template operator()<W>()` with the domain of `dtype`.
 template <class F>
@@ -42,6 +42,12 @@ void load(DType dtype, const std::byte* src, std::int64_t n, W* dst);
 extern template void load(DType, const std::byte*, std::int64_t, double*);
 extern template void load(DType, const std::byte*, std::int64_t, std::int64_t*);
 extern template void load(DType, const std::byte*, std::int64_t, std::uint64_t*);
+
+// As `load`, elements `stride` apart.
+template <class W>
+void load_strided(DType dtype, const std::byte* src, std::int64_t stride, std::int64_t n, W* dst);
+extern template void load_strided(DType, const std::byte*, std::int64_t, std::int64_t, double*);
+extern template void load_strided(DType, const std::byte*, std::int64_t, std::int64_t, std::uint64_t*);
 
 // Narrows `n` elements to `dst`: floats round to nearest even, integers keep their low bits (bool the
 // lowest). The dtype is a float exactly when W is double.

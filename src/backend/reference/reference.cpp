@@ -1,4 +1,5 @@
-// Buffers are literals and an executable is the graph itself. A graph with collectives runs once per device
+// Buffers are literals, and an executable is the graph with a plan of its evaluation. What can be checked at
+// compile time is; a run checks its arguments and nothing else. A graph with collectives runs once per device
 // of its mesh, on a thread each; every other graph runs on the caller's thread.
 
 #include "backend/reference/reference.h"
@@ -7,10 +8,13 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <typeinfo>
 #include <utility>
 
 #include "backend/reference/rendezvous.h"
 #include "eval/eval.h"
+#include "eval/plan.h"
+#include "systole/compile/passes.h"
 
 namespace systole::runtime {
 
@@ -27,7 +31,7 @@ constexpr const char* kNoKernelSource = "needs a body graph: this backend runs n
   throw Error(kind, std::string(kName), std::move(message), std::move(expected), std::move(got));
 }
 
-class HostBuffer : public Buffer {
+class HostBuffer final : public Buffer {
  public:
   HostBuffer(Literal value, int ordinal)
       : type_(value.type()), device_{std::string(kName), {}, ordinal}, value_(std::move(value)) {}
@@ -38,7 +42,9 @@ class HostBuffer : public Buffer {
       refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated", {}, type_.to_string());
     return *value_;
   }
+  bool is_donated() const { return !value_; }
   void discard() { value_.reset(); }
+  void fill(Literal value) { value_ = std::move(value); }
 
  private:
   const Type type_;
@@ -49,71 +55,107 @@ class HostBuffer : public Buffer {
 using DeviceLiterals = std::vector<std::vector<Literal>>;
 using DeviceBuffers = std::vector<std::vector<BufferRef>>;
 
+// What a graph compiles to.
+struct Program {
+  Program(Graph g, std::int64_t device_count)
+      : graph(std::move(g)), plan(graph), devices(device_count), collective(eval::uses_collectives(graph)) {
+    for (std::size_t i = 0; i < graph.inputs().size(); ++i)
+      aliases.push_back(graph.node(graph.inputs()[i]).as<ir::InputAttrs>().alias);
+  }
+  const Graph graph;
+  const eval::Plan plan;
+  const std::int64_t devices;
+  const bool collective;
+  std::vector<std::int64_t> aliases;  // by input
+};
+
 class HostSession : public Session {
  public:
-  HostSession(std::shared_ptr<const Graph> graph, std::int64_t devices)
-      : graph_(std::move(graph)), devices_(devices), collective_(eval::uses_collectives(*graph_)) {}
+  explicit HostSession(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
 
   DeviceBuffers run(const RunArguments& arguments) override {
     DeviceLiterals values = take(arguments);
-    if (!collective_)
-      values[0] = eval::evaluate(*graph_, std::move(values[0]));
+    if (!program_->collective)
+      values[0] = program_->plan.run(std::move(values[0]), nullptr, arguments.donated);
     else
-      run_together(values);
+      run_together(values, arguments.donated);
     DeviceBuffers results(values.size());
-    for (std::size_t device = 0; device < values.size(); ++device)
-      for (Literal& value : values[device])
-        results[device].push_back(std::make_shared<HostBuffer>(std::move(value), static_cast<int>(device)));
+    for (std::size_t device = 0; device < values.size(); ++device) {
+      std::vector<BufferRef>& buffers = results[device];
+      buffers.resize(values[device].size());
+      give_back(arguments.per_device[device], arguments.donated, values[device], buffers);
+      for (std::size_t i = 0; i < buffers.size(); ++i)
+        if (!buffers[i])
+          buffers[i] = std::make_shared<HostBuffer>(std::move(values[device][i]), static_cast<int>(device));
+    }
     return results;
   }
 
  private:
   // The arguments' values, checked; donated buffers let go of theirs, so that the graph may write into them.
   DeviceLiterals take(const RunArguments& arguments) const {
-    if (arguments.per_device.size() != static_cast<std::size_t>(devices_))
+    if (arguments.per_device.size() != static_cast<std::size_t>(program_->devices))
       refuse(ErrorKind::kInvalidArgument, "wrong number of argument lists",
-             fmt::format("{}, one per device", devices_), std::to_string(arguments.per_device.size()));
-    const std::size_t count = graph_->inputs().size();
+             fmt::format("{}, one per device", program_->devices),
+             std::to_string(arguments.per_device.size()));
+    const std::size_t count = program_->aliases.size();
     for (int i : arguments.donated)
       if (i < 0 || static_cast<std::size_t>(i) >= count)
         refuse(ErrorKind::kInvalidArgument, "donated argument out of range",
                fmt::format("an index below {}", count), std::to_string(i));
-    DeviceLiterals values;
-    for (const std::vector<BufferRef>& list : arguments.per_device) {
+    DeviceLiterals values(arguments.per_device.size());
+    for (std::size_t device = 0; device < values.size(); ++device) {
+      const std::vector<BufferRef>& list = arguments.per_device[device];
       if (list.size() != count)
         refuse(ErrorKind::kInvalidArgument, "wrong number of arguments", std::to_string(count),
                std::to_string(list.size()));
-      values.emplace_back();
-      for (std::size_t i = 0; i < count; ++i) values.back().push_back(value_of(list[i], i));
+      values[device].reserve(count);
+      for (std::size_t i = 0; i < count; ++i) values[device].push_back(value_of(list[i], i));
     }
     for (const std::vector<BufferRef>& list : arguments.per_device)
-      for (int i : arguments.donated) dynamic_cast<HostBuffer&>(*list[static_cast<std::size_t>(i)]).discard();
+      for (int i : arguments.donated) static_cast<HostBuffer&>(*list[static_cast<std::size_t>(i)]).discard();
     return values;
   }
 
   Literal value_of(const BufferRef& buffer, std::size_t i) const {
-    const std::string what = fmt::format("argument {} ({})", i, graph_->input_name(i));
-    if (dynamic_cast<const HostBuffer*>(buffer.get()) == nullptr)
-      refuse(ErrorKind::kInvalidArgument, what, "a buffer of this backend",
-             buffer ? buffer->device().to_string() : "none");
-    const Type &wanted = graph_->input_type(i), &got = buffer->type();
+    const auto what = [&] { return fmt::format("argument {} ({})", i, program_->graph.input_name(i)); };
+    const Buffer* given = buffer.get();
+    if (given == nullptr || typeid(*given) != typeid(HostBuffer))
+      refuse(ErrorKind::kInvalidArgument, what(), "a buffer of this backend",
+             given != nullptr ? given->device().to_string() : "none");
+    const Type &wanted = program_->graph.input_type(i), &got = given->type();
     if (!(got == wanted))
-      refuse(got.dtype == wanted.dtype ? ErrorKind::kShape : ErrorKind::kDType, what, wanted.to_string(),
+      refuse(got.dtype == wanted.dtype ? ErrorKind::kShape : ErrorKind::kDType, what(), wanted.to_string(),
              got.to_string());
-    return buffer->to_host();
+    return given->to_host();
+  }
+
+  // The result that a donated argument's input aliases goes back into the argument's buffer. A buffer that
+  // was donated twice takes one result.
+  void give_back(const std::vector<BufferRef>& arguments, const std::vector<int>& donated,
+                 std::vector<Literal>& values, std::vector<BufferRef>& results) const {
+    for (int i : donated) {
+      const auto at = static_cast<std::size_t>(i);
+      if (program_->aliases[at] < 0) continue;
+      const auto output = static_cast<std::size_t>(program_->aliases[at]);
+      auto& buffer = static_cast<HostBuffer&>(*arguments[at]);
+      if (results[output] || !buffer.is_donated()) continue;
+      buffer.fill(std::move(values[output]));
+      results[output] = arguments[at];
+    }
   }
 
   // Replaces each device's arguments by its results.
-  void run_together(DeviceLiterals& values) const {
-    Rendezvous rendezvous(*graph_->mesh());
+  void run_together(DeviceLiterals& values, std::span<const int> donated) const {
+    Rendezvous rendezvous(*program_->graph.mesh());
     std::vector<std::thread> threads;
     try {
       threads.reserve(values.size());
       for (std::size_t device = 0; device < values.size(); ++device)
-        threads.emplace_back([this, device, &rendezvous, &list = values[device]] {
+        threads.emplace_back([this, device, donated, &rendezvous, &list = values[device]] {
           try {
             Member member(rendezvous, static_cast<std::int64_t>(device));
-            list = eval::evaluate(*graph_, std::span<const Literal>(list), &member);
+            list = program_->plan.run(std::move(list), &member, donated);
             rendezvous.finish(static_cast<std::int64_t>(device));
           } catch (...) {
             rendezvous.fail(std::current_exception());
@@ -128,23 +170,18 @@ class HostSession : public Session {
     rendezvous.rethrow_error();
   }
 
-  const std::shared_ptr<const Graph> graph_;
-  const std::int64_t devices_;
-  const bool collective_;
+  const std::shared_ptr<const Program> program_;
 };
 
 class HostExecutable : public Executable {
  public:
-  HostExecutable(const Graph& graph, std::int64_t devices)
-      : graph_(std::make_shared<const Graph>(graph)), devices_(devices) {}
-  std::unique_ptr<Session> new_session() const override {
-    return std::make_unique<HostSession>(graph_, devices_);
-  }
-  std::int64_t device_count() const override { return devices_; }
+  HostExecutable(Graph graph, std::int64_t devices)
+      : program_(std::make_shared<const Program>(std::move(graph), devices)) {}
+  std::unique_ptr<Session> new_session() const override { return std::make_unique<HostSession>(program_); }
+  std::int64_t device_count() const override { return program_->devices; }
 
  private:
-  const std::shared_ptr<const Graph> graph_;
-  const std::int64_t devices_;
+  const std::shared_ptr<const Program> program_;
 };
 
 void check_kernels(const Graph& graph) {
@@ -179,6 +216,15 @@ std::int64_t count_devices(const Graph& graph) {
   return devices;
 }
 
+// No composite is claimed, so all are inlined; their insides meet the passes then. A graph must keep its
+// collectives, even those without effect, to run on as many devices as it says.
+Graph ready(const Graph& graph, const CompileOptions& options) {
+  Graph inlined = passes::inline_composites(graph);
+  if (!options.optimize) return inlined;
+  Graph optimized = passes::run_passes(inlined, passes::standard_passes());
+  return eval::uses_collectives(optimized) == eval::uses_collectives(graph) ? optimized : inlined;
+}
+
 class ReferenceBackend : public Backend {
  public:
   std::string_view name() const override { return kName; }
@@ -194,12 +240,13 @@ class ReferenceBackend : public Backend {
     return std::make_shared<HostBuffer>(value, ordinal);
   }
 
-  std::shared_ptr<const Executable> compile(const Graph& graph, int ordinal, const CompileOptions&) override {
+  std::shared_ptr<const Executable> compile(const Graph& graph, int ordinal,
+                                            const CompileOptions& options) override {
     if (ordinal != 0)
       refuse(ErrorKind::kNotFound, "no such device", "reference:0", fmt::format("reference:{}", ordinal));
     if (!graph.is_static()) refuse(ErrorKind::kShape, "a graph with symbols must be bound to numbers first");
     check_kernels(graph);
-    return std::make_shared<HostExecutable>(graph, count_devices(graph));
+    return std::make_shared<HostExecutable>(ready(graph, options), count_devices(graph));
   }
 
   std::string refusal(ir::Op op) const override {

@@ -20,6 +20,14 @@ else()
   message(NOTICE "zlib not found: compressed .npz files will be refused")
 endif()
 
+# scripts/setup brings the header of PJRT plugins in .deps.
+set(SYSTOLE_PJRT_HEADER_DIR "" CACHE PATH "Folder of pjrt_c_api.h")
+find_path(PJRT_INCLUDE_DIR pjrt_c_api.h NO_DEFAULT_PATH
+  HINTS ${SYSTOLE_PJRT_HEADER_DIR} ${PROJECT_SOURCE_DIR}/.deps/xla_plugins/xla_cpu_pjrt/include)
+if(NOT PJRT_INCLUDE_DIR)
+  message(NOTICE "pjrt_c_api.h not found (scripts/setup, or SYSTOLE_PJRT_HEADER_DIR): pjrt and tpu devices are left out")
+endif()
+
 find_path(CLI11_INCLUDE_DIR CLI/CLI.hpp)
 find_path(NLOHMANN_JSON_INCLUDE_DIR nlohmann/json.hpp)
 find_package(GTest QUIET)

@@ -404,8 +404,9 @@ TEST_F(CliTest, DoctorNamesWhatIsBrokenWithItsRepair) {
   EXPECT_NE(broken.out.find("repair: set CC to a C++ compiler, or unset it"), std::string::npos)
       << broken.out;
 
-  write("cache", "");
-  EXPECT_NE(run("doctor", "", clean).out.find("FAIL     cache is not a folder"), std::string::npos);
+  write("blocked", "");
+  EXPECT_NE(run("doctor", "", clean + " SYSTOLE_CACHE=blocked").out.find("FAIL     blocked is not a folder"),
+            std::string::npos);
 }
 
 TEST_F(CliTest, ClosedPipeIsQuietAndFullDiskIsNot) {

@@ -1,11 +1,19 @@
 // The backends of this build, one line each. The rank orders them for "auto": lower is preferred.
 
 #include "backend/reference/reference.h"
+#ifdef SYSTOLE_HAVE_PJRT
+#include "backend/pjrt/pjrt.h"
+#endif
 #include "runtime/registry.h"
 #include "systole/runtime.h"
 
 namespace systole::runtime {
 
-void register_builtin_backends() { register_backend("reference", 100, make_reference_backend); }
+void register_builtin_backends() {
+  register_backend("reference", 100, make_reference_backend);
+#ifdef SYSTOLE_HAVE_PJRT
+  pjrt::register_backends();  // one per plugin found
+#endif
+}
 
 }  // namespace systole::runtime

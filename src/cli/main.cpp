@@ -18,6 +18,7 @@
 
 #include "base/nearest.h"
 #include "cli/cli.h"
+#include "cli/pjrt_probe.h"
 #include "cli/terminal.h"
 #include "systole/base/error.h"
 
@@ -124,5 +125,6 @@ int main(int argc, char** argv) {
   // A reader that closes the pipe early (`systole ops | head`) ends the command quietly, whatever the parent
   // had set.
   std::signal(SIGPIPE, SIG_DFL);
+  systole::cli::probe_when_asked(argc, argv);
   return systole::cli::run_guarded(argc, argv);
 }

@@ -1,9 +1,11 @@
 #include "conformance.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "compare.h"
 #include "fixture.h"
+#include "systole/base/error.h"
 #include "systole/runtime.h"
 
 namespace systole::conformance {
@@ -50,9 +52,10 @@ bool keeps_bits(const ir::Node& node) {
 
 void check_row(const std::string& row, const std::string& device) {
   const Fixture fixture = load_fixture(row);
-  runtime::Backend& backend = runtime::backend(DeviceName::parse(device).backend);
-  if (backend.devices().empty()) GTEST_SKIP() << backend.unavailable_reason();
-  if (const std::string reason = refusal(backend, fixture.graph); !reason.empty()) GTEST_SKIP() << reason;
+  std::string absence;
+  runtime::Backend* const backend = available(device, absence);
+  if (backend == nullptr) GTEST_SKIP() << absence;
+  if (const std::string reason = refusal(*backend, fixture.graph); !reason.empty()) GTEST_SKIP() << reason;
   const ir::Graph typed = bound_graph(fixture);
   for (const bool optimize : {false, true}) {
     const CompiledGraph compiled = compile(fixture.graph, device, {.optimize = optimize});
@@ -94,11 +97,32 @@ class RandomGraphsTest : public Conformance {
 
 }  // namespace
 
+runtime::Backend* available(const std::string& device, std::string& reason) {
+  const DeviceName name = DeviceName::parse(device);
+  try {
+    runtime::Backend& backend =
+        runtime::backend(name.plugin.empty() ? name.backend : name.backend + ":" + name.plugin);
+    if (!backend.devices().empty()) return &backend;
+    reason = backend.unavailable_reason();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound) throw;
+    reason = error.what();
+  }
+  return nullptr;
+}
+
+// A colon separates tests in a filter, so names cannot have one.
+std::string test_name(const std::string& row, const std::string& device) {
+  std::string name = row + "/" + device;
+  std::replace(name.begin(), name.end(), ':', '_');
+  return name;
+}
+
 void register_conformance_tests(const std::string& device) {
   for (const std::string& row : fixture_names())
-    testing::RegisterTest("Conformance", (row + "/" + device).c_str(), nullptr, nullptr, __FILE__, __LINE__,
+    testing::RegisterTest("Conformance", test_name(row, device).c_str(), nullptr, nullptr, __FILE__, __LINE__,
                           [=]() -> Conformance* { return new RowTest(row, device); });
-  testing::RegisterTest("Conformance", ("RandomGraphs/" + device).c_str(), nullptr, nullptr, __FILE__,
+  testing::RegisterTest("Conformance", test_name("RandomGraphs", device).c_str(), nullptr, nullptr, __FILE__,
                         __LINE__, [=]() -> Conformance* { return new RandomGraphsTest(device); });
   register_gradient_tests(device);
 }

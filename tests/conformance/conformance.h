@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "systole/runtime.h"
+
 namespace systole::conformance {
 
 class Conformance : public testing::Test {};
@@ -15,6 +17,10 @@ class Conformance : public testing::Test {};
 // Conformance.RandomGraphs/DEVICE.
 void register_conformance_tests(const std::string& device);
 void register_gradient_tests(const std::string& device);
+std::string test_name(const std::string& row, const std::string& device);
+
+// The device's backend when it has devices here, else null and the reason.
+runtime::Backend* available(const std::string& device, std::string& reason);
 
 // Compares `device` with the evaluation of unoptimised random graphs; the seed is SYSTOLE_SEED or a fixed
 // one.

@@ -204,8 +204,7 @@ void check_full(const std::string& row, const GradientRow& expected, const std::
 }
 
 void check_row_gradient(const std::string& row, const std::string& device) {
-  runtime::Backend& backend = runtime::backend(DeviceName::parse(device).backend);
-  if (backend.devices().empty()) GTEST_SKIP() << backend.unavailable_reason();
+  if (std::string reason; available(device, reason) == nullptr) GTEST_SKIP() << reason;
   const GradientRow expected = gradient_row(row);
   switch (expected.kind) {
     case GradientKind::kFull: check_full(row, expected, device); return;
@@ -235,8 +234,7 @@ void check_row_gradient(const std::string& row, const std::string& device) {
 }
 
 void check_second_gradient(const std::string& row, const std::string& device) {
-  runtime::Backend& backend = runtime::backend(DeviceName::parse(device).backend);
-  if (backend.devices().empty()) GTEST_SKIP() << backend.unavailable_reason();
+  if (std::string reason; available(device, reason) == nullptr) GTEST_SKIP() << reason;
   int checked = 0;
   for (const GradientCase& c : gradient_cases(row))
     checked += check_derivative(gradient_of(c, device), device, true);
@@ -259,8 +257,8 @@ class GradientTest : public Conformance {
 
 void register_gradient_tests(const std::string& device) {
   const auto add = [&](const char* prefix, GradientTest::Check check, const std::string& row) {
-    testing::RegisterTest("Conformance", fmt::format("{}_{}/{}", prefix, row, device).c_str(), nullptr,
-                          nullptr, __FILE__, __LINE__,
+    testing::RegisterTest("Conformance", test_name(fmt::format("{}_{}", prefix, row), device).c_str(),
+                          nullptr, nullptr, __FILE__, __LINE__,
                           [=]() -> Conformance* { return new GradientTest(check, row, device); });
   };
   for (const std::string& row : fixture_names()) {

@@ -309,8 +309,7 @@ std::string difference(const Literal& got, const Literal& want, double allowed) 
 }  // namespace
 
 void check_random_graphs(const std::string& device) {
-  runtime::Backend& backend = runtime::backend(DeviceName::parse(device).backend);
-  if (backend.devices().empty()) GTEST_SKIP() << backend.unavailable_reason();
+  if (std::string reason; available(device, reason) == nullptr) GTEST_SKIP() << reason;
   const char* given = std::getenv("SYSTOLE_SEED");
   const std::uint64_t first = given ? std::strtoull(given, nullptr, 10) : kDefaultSeed;
   std::cout << fmt::format("seeds {} to {} (SYSTOLE_SEED sets the first)\n", first, first + kGraphs - 1);

@@ -1,0 +1,122 @@
+#include "backend/pjrt/array.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace systole::pjrt {
+
+namespace {
+
+bool is_whole(const Placement& placement, const Type& type) { return placement.part == type; }
+
+// Copies the part that starts at `start` out of the whole array, or back into it.
+void copy_part(const Literal& whole, std::byte* part, const Ints& part_dims, const Ints& start,
+               std::byte* whole_out) {
+  const std::size_t rank = part_dims.size(), item = size_of(whole.dtype());
+  const Ints dims = whole.dims(), strides = row_major_strides(dims);
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < rank; ++i) rows *= part_dims[i];
+  const std::size_t length = rank == 0 ? item : static_cast<std::size_t>(part_dims[rank - 1]) * item;
+  for (std::int64_t row = 0; row < rows && length > 0; ++row) {
+    std::int64_t offset = rank == 0 ? 0 : start[rank - 1], rest = row;
+    for (std::size_t i = rank; i-- > 1;) {
+      offset += (start[i - 1] + rest % part_dims[i - 1]) * strides[i - 1];
+      rest /= part_dims[i - 1];
+    }
+    const std::size_t at = static_cast<std::size_t>(offset) * item;
+    std::byte* const mine = part + static_cast<std::size_t>(row) * length;
+    if (whole_out != nullptr)
+      std::memcpy(whole_out + at, mine, length);
+    else
+      std::memcpy(mine, whole.bytes() + at, length);
+  }
+}
+
+}  // namespace
+
+PlacementRef on_one_device(const Type& type, int ordinal) {
+  return std::make_shared<const Placement>(
+      Placement{{ordinal}, {Ints(static_cast<std::size_t>(type.shape.rank()), 0)}, type});
+}
+
+PlacementRef on_mesh(const Type& type, const ir::Mesh& mesh, const ir::Sharding* sharding, int first) {
+  Placement placement;
+  Ints dims = type.shape.dims();
+  const std::int64_t devices = mesh.size();
+  for (std::int64_t d = 0; d < devices; ++d) {
+    placement.ordinals.push_back(first + static_cast<int>(d));
+    placement.starts.emplace_back(dims.size(), 0);
+  }
+  for (std::size_t i = 0; sharding != nullptr && i < sharding->dims.size(); ++i) {
+    std::int64_t parts = 1;
+    for (const std::string& axis : sharding->dims[i]) parts *= mesh.axis(axis).size;
+    dims[i] /= parts;  // evenly: the graph is verified
+    for (std::int64_t d = 0; d < devices; ++d) {
+      std::int64_t index = 0;
+      for (const std::string& axis : sharding->dims[i]) {
+        std::int64_t stride = 1;
+        for (std::size_t a = mesh.axes.size(); a-- > 0 && mesh.axes[a].name != axis;)
+          stride *= mesh.axes[a].size;
+        index = index * mesh.axis(axis).size + d / stride % mesh.axis(axis).size;
+      }
+      placement.starts[static_cast<std::size_t>(d)][i] = index * dims[i];
+    }
+  }
+  placement.part = {type.dtype, Shape(dims)};
+  return std::make_shared<const Placement>(std::move(placement));
+}
+
+ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement) {
+  auto shards = std::make_shared<Shards>();
+  shards->placement = placement;
+  for (std::size_t d = 0; d < placement->ordinals.size(); ++d) {
+    PJRT_Device* const device = client.devices()[static_cast<std::size_t>(placement->ordinals[d])].device;
+    if (is_whole(*placement, value.type())) {
+      shards->buffers.push_back(client.upload(value, device));
+      continue;
+    }
+    Literal part = Literal::uninitialized(placement->part);
+    copy_part(value, part.mutable_bytes(), part.dims(), placement->starts[d], nullptr);
+    shards->buffers.push_back(client.upload(part, device));
+  }
+  return shards;
+}
+
+Literal download(const Client& client, const Shards& shards, const Type& type) {
+  const Placement& placement = *shards.placement;
+  if (is_whole(placement, type)) return client.download(shards.buffers[0].get(), type);
+  Literal whole = Literal::uninitialized(type);
+  for (std::size_t d = 0; d < shards.buffers.size(); ++d) {
+    const auto first = std::find(placement.starts.begin(), placement.starts.end(), placement.starts[d]);
+    if (first != placement.starts.begin() + static_cast<std::ptrdiff_t>(d)) continue;  // a copy of that part
+    Literal part = client.download(shards.buffers[d].get(), placement.part);
+    copy_part(whole, part.mutable_bytes(), part.dims(), placement.starts[d], whole.mutable_bytes());
+  }
+  return whole;
+}
+
+ArrayBuffer::ArrayBuffer(std::shared_ptr<const Client> client, Type type, DeviceName device, ShardsRef shards)
+    : client_(std::move(client)),
+      type_(std::move(type)),
+      device_(std::move(device)),
+      shards_(std::move(shards)) {}
+
+ShardsRef ArrayBuffer::shards() const {
+  std::lock_guard lock(mutex_);
+  return shards_;
+}
+
+void ArrayBuffer::set(ShardsRef shards) {
+  std::lock_guard lock(mutex_);
+  shards_ = std::move(shards);
+}
+
+Literal ArrayBuffer::to_host() const {
+  const ShardsRef held = shards();
+  if (!held)
+    throw Error(ErrorKind::kInvalidArgument, device_.to_string(), "a buffer is used after it was donated", {},
+                type_.to_string());
+  return download(*client_, *held, type_);
+}
+
+}  // namespace systole::pjrt

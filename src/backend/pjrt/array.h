@@ -1,0 +1,57 @@
+#pragma once
+
+// An array on one or more devices of a client. A graph with shardings means the same as without them, so its
+// arguments and results are single Buffers whose value lies in shards; nothing above the backend sees that.
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backend/pjrt/client.h"
+#include "systole/ir/graph.h"
+#include "systole/runtime.h"
+
+namespace systole::pjrt {
+
+// Which part of an array each device has.
+struct Placement {
+  std::vector<int> ordinals;
+  std::vector<Ints> starts;  // by device, the first index of its part
+  Type part;                 // the same for all
+  bool operator==(const Placement&) const = default;
+};
+using PlacementRef = std::shared_ptr<const Placement>;
+
+PlacementRef on_one_device(const Type& type, int ordinal);
+// On the devices of the mesh, from `first` on: split as the sharding says, whole on each without one.
+PlacementRef on_mesh(const Type& type, const ir::Mesh& mesh, const ir::Sharding* sharding, int first);
+
+struct Shards {
+  std::vector<DeviceBuffer> buffers;
+  PlacementRef placement;
+};
+using ShardsRef = std::shared_ptr<const Shards>;
+
+ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement);
+Literal download(const Client& client, const Shards& shards, const Type& type);
+
+class ArrayBuffer final : public runtime::Buffer {
+ public:
+  ArrayBuffer(std::shared_ptr<const Client> client, Type type, DeviceName device, ShardsRef shards);
+  const Type& type() const override { return type_; }
+  const DeviceName& device() const override { return device_; }
+  Literal to_host() const override;
+
+  const Client& client() const { return *client_; }
+  ShardsRef shards() const;  // null once donated
+  void set(ShardsRef shards);
+
+ private:
+  const std::shared_ptr<const Client> client_;
+  const Type type_;
+  const DeviceName device_;
+  mutable std::mutex mutex_;
+  ShardsRef shards_;
+};
+
+}  // namespace systole::pjrt

@@ -1,0 +1,32 @@
+#pragma once
+
+// Where plugins may be: SYSTOLE_PJRT_PLUGIN (a path), PJRT_NAMES_AND_LIBRARY_PATHS ("name:path,name2:path2"),
+// then packages: in the folders of SYSTOLE_PLUGIN_PATH, of PYTHONPATH and of the Python installations found,
+// and in the dependencies folder beside the program. Finding loads nothing. Of plugins with one name the
+// first counts.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace systole::pjrt {
+
+struct PluginSpec {
+  std::string name;  // fits "pjrt:NAME"
+  std::filesystem::path library;
+  std::string source;  // for messages: the variable or folder that named it
+};
+
+std::vector<PluginSpec> discover();
+
+// The plugins among the Python packages of a folder: jax_plugins/*/, xla_plugins/*/, libtpu/.
+std::vector<PluginSpec> plugins_in(const std::filesystem::path& folder);
+
+// "cpu" of xla_cpu_pjrt.so, "tpu" of libtpu.so, "cuda" of xla_cuda_plugin.so.
+std::string plugin_name(const std::filesystem::path& library);
+
+// Whether the machine has a TPU, by its device files; `root` is "/" outside tests.
+bool has_tpu(const std::filesystem::path& root = "/");
+
+}  // namespace systole::pjrt

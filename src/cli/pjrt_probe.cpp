@@ -1,0 +1,29 @@
+#include "cli/pjrt_probe.h"
+
+#include <charconv>
+#include <string_view>
+
+#ifdef SYSTOLE_HAVE_PJRT
+#include "backend/pjrt/probe.h"
+#endif
+
+namespace systole::cli {
+
+#ifdef SYSTOLE_HAVE_PJRT
+
+void probe_when_asked(int argc, char** argv) {
+  if (argc != 5 || std::string_view(argv[1]) != pjrt::kProbeCommand) return;
+  const std::string_view number = argv[4];
+  int descriptor = -1;
+  const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), descriptor);
+  if (code == std::errc() && end == number.data() + number.size() && descriptor > 2)
+    pjrt::probe_here({argv[2], argv[3], "probe"}, descriptor);
+}
+
+#else
+
+void probe_when_asked(int, char**) {}
+
+#endif
+
+}  // namespace systole::cli

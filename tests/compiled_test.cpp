@@ -219,6 +219,58 @@ TEST(Compiled, ASettingThatChangesIsTracedAgain) {
   EXPECT_TRUE(copy);
 }
 
+TEST(Compiled, ASettingIsRememberedAsItWasRead) {
+  Setting<bool> first = true;
+  Variable n(Tensor(0.f));
+  const auto f = compile([&] {
+    if (first) {
+      first = false;
+      n += 100;
+    } else {
+      n += 1;
+    }
+  });
+  f();
+  f();
+  f();
+  EXPECT_EQ(n.item<float>(), 102);
+}
+
+TEST(Compiled, SettingsCanBeMovedAndSwapped) {
+  Setting<bool> a = true, b = false;
+  std::swap(a, b);
+  EXPECT_FALSE(a);
+  EXPECT_TRUE(b);
+  const Setting<bool> c = std::move(b);
+  b = a;
+  EXPECT_TRUE(c);
+  EXPECT_FALSE(b);
+}
+
+TEST(Compiled, ManyVariablesOfOneNameHaveShortNamesOfTheirOwn) {
+  std::vector<Variable> all;
+  for (int i = 0; i < 300; ++i) all.emplace_back(Tensor(1.f), "weight");
+  const auto f = compile([&](Tensor x) {
+    for (const Variable& v : all) x = x + v;
+    return x;
+  });
+  EXPECT_EQ(f(0.f).item<float>(), 300);
+  const ir::Graph graph = f.graph(0.f);
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) EXPECT_LT(graph.input_name(i).size(), 12u);
+}
+
+TEST(Compiled, AFunctionMayAskForItsTraces) {
+  Function<Tensor(const Tensor&)>* self = nullptr;
+  Function<Tensor(const Tensor&)> f([&](const Tensor& x) { return x + static_cast<float>(self->traces()); });
+  self = &f;
+  EXPECT_EQ(f(1.f).item<float>(), 1);
+}
+
+TEST(Compiled, RepeatNeedsNoArgument) {
+  const auto f = compile([] { return Tensor(1.f) + 1; });
+  EXPECT_EQ(f.repeat(3).to_vector<float>(), (Floats{2, 2, 2}));
+}
+
 TEST(Compiled, RepeatRunsManyStepsOnTheSameArguments) {
   Variable w(Tensor(1.f));
   const auto step = compile([&](const Tensor& x) {
@@ -331,7 +383,9 @@ TEST(Compiled, TwoDropoutsDifferAndSoDoSteps) {
 }
 
 TEST(Compiled, AnotherRandomKeyDoesNotRecompile) {
-  const auto draw = [](int seed) { return random::uniform(random::key(static_cast<std::uint64_t>(seed)), {3}).eval(); };
+  const auto draw = [](int seed) {
+    return random::uniform(random::key(static_cast<std::uint64_t>(seed)), {3}).eval();
+  };
   draw(1);
   const auto before = recording::cache_counts();
   for (int i = 2; i < 6; ++i) draw(i);
@@ -425,6 +479,21 @@ TEST(Control, ACarryThatChangesItsStructureIsRefused) {
   });
 }
 
+TEST(Control, ANumberToStartFromTakesTheBodysDType) {
+  const auto sum_up = [](const Tensor& c, const Tensor& x) { return std::pair{c + x, c}; };
+  EXPECT_EQ(scan(sum_up, 0, vec({1, 2})).first.dtype(), DType::f32);
+  EXPECT_EQ(scan(sum_up, 0.0, vec({1, 2}).to(DType::f64)).first.dtype(), DType::f64);
+  EXPECT_EQ(scan(sum_up, 0.0, vec({1, 2}).to(DType::bf16)).first.dtype(), DType::bf16);
+  EXPECT_EQ(scan(sum_up, 0, vec({1, 2})).first.item<float>(), 3);
+}
+
+TEST(Control, BranchesWithOtherKeysAreRefused) {
+  using Map = std::map<std::string, Tensor>;
+  error_of(ErrorKind::kInvalidArgument, [] {
+    cond(Tensor(true), [] { return Map{{"a", vec({1})}}; }, [] { return Map{{"b", vec({1})}}; });
+  });
+}
+
 TEST(Control, ANumberInACarryIsCarried) {
   const auto [last, ys] =
       scan([](const Tensor& c, const Tensor& x) { return std::pair{c + 1, x * c}; }, 0, vec({1, 1, 1}));
@@ -434,7 +503,7 @@ TEST(Control, ANumberInACarryIsCarried) {
 
 TEST(Control, ACarryThatChangesItsTypeIsRefused) {
   error_of(ErrorKind::kDType, [] {
-    scan([](const Tensor& c, const Tensor& x) { return std::pair{c.to(DType::f64), x}; }, Tensor(0.f),
+    scan([](const Tensor& c, const Tensor& x) { return std::pair{c.to(DType::f64), x}; }, sum(vec({0})),
          vec({1}));
   });
 }

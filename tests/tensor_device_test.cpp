@@ -11,6 +11,8 @@
 #include "systole/tensor/compiled.h"
 #include "systole/tensor/creation.h"
 #include "systole/tensor/math.h"
+#include "systole/tensor/neural.h"
+#include "systole/tensor/shaping.h"
 #include "systole/tensor/transforms.h"
 
 namespace systole {
@@ -119,6 +121,38 @@ TEST_F(TensorDevice, CompiledFunctionsRunWhereTheirVariablesAre) {
   EXPECT_EQ(w.value().device().to_string(), "tester:1");
   const auto g = compile([](const Tensor& x) { return x + 1; }, {.device = "tester"});
   EXPECT_EQ(g(tensor({1.f})).device().to_string(), "tester:0");
+}
+
+TEST_F(TensorDevice, OneEvaluationMayUseTwoDevices) {
+  const Tensor a = tensor({1.f}).to("tester:0") + 1, b = tensor({1.f}).to("tester:1") + 1;
+  evaluate(a, b);
+  EXPECT_EQ(a.device().to_string(), "tester:0");
+  EXPECT_EQ(a.literal().item<float>(), 2);
+  EXPECT_EQ(b.device().to_string(), "tester:1");
+}
+
+TEST_F(TensorDevice, VariablesAreMadeInTheScopeAndNumbersGoWhereTheirCompanyIs) {
+  Variable v, s;
+  {
+    const DeviceScope scope("tester:1");
+    v = Variable(zeros({2}));
+    s = Variable(Tensor(1.f));
+  }
+  EXPECT_EQ(v.value().device().to_string(), "tester:1");
+  EXPECT_EQ(s.value().device().to_string(), "tester:1");
+  EXPECT_EQ((v + arange(2).to(DType::f32)).device().to_string(), "tester:1");
+  const Tensor x = reshape(arange(64.f), {1, 8, 8, 1}).to("tester:1");
+  EXPECT_EQ(adaptive_avg_pool2d(x, 3).eval().device().to_string(), "tester:1");  // has a large constant
+}
+
+TEST_F(TensorDevice, AFailedRunLeavesAloneWhatItOnlyComputedAlong) {
+  const DeviceScope scope("tester");
+  Variable w(tensor({1.f}));
+  w.assign(w * 2);
+  g_failures = 1;
+  g_failure = ErrorKind::kOutOfMemory;
+  error_of(ErrorKind::kOutOfMemory, [&] { (w + 1).eval(); });
+  EXPECT_EQ(w.item<float>(), 2);
 }
 
 TEST_F(TensorDevice, AFailedRunPoisonsItsOutputs) {

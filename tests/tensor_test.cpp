@@ -71,6 +71,71 @@ TEST(Tensor, PendingWorkFlushesAt4096Nodes) {
   EXPECT_EQ(x.item<float>(), 0);
 }
 
+TEST(Tensor, ManyKeptValuesDoNotRunOneByOne) {
+  const Tensor x = vec({1});
+  std::vector<Tensor> kept;
+  for (int i = 0; i < 6000; ++i) kept.push_back(x * 2);
+  const auto runs = [] { return recording::cache_counts().hits + recording::cache_counts().misses; };
+  const auto before = runs();
+  Tensor total = x;
+  for (const Tensor& k : kept) total = total + k;
+  EXPECT_EQ(total.item<float>(), 12001);
+  EXPECT_LE(runs() - before, 5);
+}
+
+TEST(Tensor, AnEagerTrainingLoopCompilesOnceAndDoesNotGrow) {
+  Variable w(vec({1, 2, 3}));
+  const Tensor x = vec({1, 0, 1});
+  std::int64_t misses = 0;
+  for (int i = 0; i < 300; ++i) {
+    auto [loss, grads] = value_and_grad(
+        [&] {
+          Tensor y = w * x;
+          for (int layer = 0; layer < 30; ++layer) y = tanh(y);
+          return sum(y);
+        },
+        {w});
+    w -= 0.01 * grads[0];
+    loss.item<float>();
+    if (i == 20) misses = recording::cache_counts().misses;
+  }
+  EXPECT_EQ(recording::cache_counts().misses, misses);
+}
+
+TEST(Tensor, AChainThatTwoThreadsExtendIsRunInPieces) {
+  Tensor x = vec({0});
+  for (int round = 0; round < 60; ++round) {
+    std::thread([&] {
+      for (int i = 0; i < 100; ++i) x = abs(x);
+    }).join();
+    for (int i = 0; i < 100; ++i) x = abs(x);
+  }
+  EXPECT_LT(recording::pending_work(x, 1 << 20), 2 * recording::kFlushLength);
+}
+
+TEST(Tensor, ASmallResultDoesNotKeepItsSiblings) {
+  const auto two = recording::record_multi(ir::Op::sort, std::vector<Tensor>{vec({2, 1}), vec({3, 4})},
+                                           ir::SortAttrs{0, false});
+  const Tensor a = two[0], b = two[1];
+  a.eval();
+  b.eval();
+  EXPECT_TRUE(a.record()->operands.empty());
+  EXPECT_TRUE(b.record()->operands.empty());
+  EXPECT_EQ(b.to_vector<float>(), (std::vector<float>{4, 3}));
+}
+
+TEST(Tensor, UnsignedNumbersKeepTheirValue) {
+  EXPECT_EQ(Tensor(~std::uint64_t{0}).item<std::uint64_t>(), ~std::uint64_t{0});
+  EXPECT_EQ((vec({1}) * 4000000000u).item<float>(), 4e9f);
+}
+
+TEST(Tensor, AnIntegerVariableRefusesAFraction) {
+  Variable n(Tensor(1));
+  error_of(ErrorKind::kDType, [&] { n.assign(2.7); });
+  n.assign(3);
+  EXPECT_EQ(n.item<int>(), 3);
+}
+
 TEST(Tensor, AChainOfAMillionOpsIsFreedWithoutOverflow) {
   recording::RecordRef held;
   auto f = compile([&](const Tensor& x) {

@@ -112,6 +112,34 @@ TEST(Grad, StopsWhereToldTo) {
   expect_near(grad([](const Tensor& x) { return sum(stop_gradient(x)); })(vec({3})), {0});
 }
 
+TEST(Grad, ByAVariableListedTwice) {
+  Variable w(vec({1, 2})), v(vec({3, 4}));
+  const Tensor c = vec({10, 20});
+  const auto grads = grad([&] { return sum(w * w * v * c); }, {w, v, w});
+  expect_near(grads[0], {60, 320});
+  expect_near(grads[1], {10, 80});
+  expect_near(grads[2], {60, 320});
+}
+
+TEST(Grad, NoGradStopsAssignedVariablesToo) {
+  Variable v(f64(0));
+  expect_near(grad([&](const Tensor& x) {
+                no_grad([&] { v.assign(x * x); });
+                return v * x;
+              })(f64(3)),
+              {9});
+}
+
+TEST(CustomGradient, MayNotAssignOnTheWayBack) {
+  Variable v(f64(0));
+  auto f = custom_gradient([](const Tensor& x) { return std::pair{x, x}; },
+                           [&](const Tensor&, const Tensor& g) {
+                             v.assign(f64(1));
+                             return g;
+                           });
+  error_of(ErrorKind::kUnsupported, [&] { f(f64(1)); });
+}
+
 TEST(Vjp, GivesTheValueAndPullsBack) {
   auto f = [](const Tensor& a, const Tensor& b) { return a * b; };
   auto [value, pullback] = vjp(f, vec({1, 2}), vec({3, 4}));

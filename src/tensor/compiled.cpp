@@ -5,6 +5,7 @@
 #include "systole/tensor/compiled.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <set>
 
@@ -34,14 +35,13 @@ struct Specialization {
   std::vector<std::string> keys;
   std::type_index types = typeid(void);
   std::vector<Type> variables;  // types at the time of the trace
-  std::vector<std::pair<std::shared_ptr<SettingCell>, std::int64_t>> settings;  // what was read of them
   Traced traced;
   std::map<std::vector<std::int64_t>, std::shared_ptr<Program>> programs;  // by form of call and device
 
   bool fits(const std::vector<StandIn>& given, const CompiledFunction::Call& call) const {
     if (types != call.types || !same(arguments, given)) return false;
     if (structure != call.arguments.structure || keys != call.arguments.keys) return false;
-    for (const auto& [cell, value] : settings)
+    for (const auto& [cell, value] : traced.settings)
       if (cell->value != value) return false;
     for (std::size_t i = 0; i < variables.size(); ++i)
       if (!(traced.bound[i].cell->type == variables[i])) return false;
@@ -53,7 +53,10 @@ struct Specialization {
 ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t arguments,
                 const std::string& name) {
   ir::Graph out(name);
+  std::map<const Cell*, std::size_t> assigned;
+  for (std::size_t k = 0; k < traced.assigned.size(); ++k) assigned.emplace(traced.assigned[k].cell.get(), k);
   std::set<std::string> taken;
+  std::map<std::string, int> next;  // number of a name that is taken
   ir::Values inputs;
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
     std::string label;
@@ -63,13 +66,13 @@ ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t argume
     } else if (i < arguments + traced.bound.size()) {
       const Frame::Binding& binding = traced.bound[i - arguments];
       label = binding.cell->name.empty() ? fmt::format("variable{}", i - arguments) : binding.cell->name;
-      for (std::size_t k = 0; k < traced.assigned.size(); ++k)
-        if (traced.assigned[k].cell == binding.cell)
-          alias = static_cast<std::int64_t>(traced.results.tensors.size() + k);
+      if (const auto found = assigned.find(binding.cell.get()); found != assigned.end())
+        alias = static_cast<std::int64_t>(traced.results.tensors.size() + found->second);
     } else {
       label = fmt::format("captured{}", i - arguments - traced.bound.size());
     }
-    for (int n = 2; !taken.insert(label).second; ++n) label = fmt::format("{}.{}", label, n);
+    for (const std::string base = label; !taken.insert(label).second;)
+      label = fmt::format("{}.{}", base, ++next.try_emplace(base, 1).first->second);
     inputs.push_back(out.input(label, graph.input_type(i), alias));
   }
   const ir::Values outputs = ir::inline_graph(out, graph, inputs);
@@ -116,7 +119,13 @@ ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim leng
   for (std::size_t i = results; i < outputs.size(); ++i) body->output(outputs[i]);
   for (std::size_t i = 0; i < results; ++i) body->output(outputs[i]);
 
-  const ir::Values values = ops::scan(body, carries, xs, constants, length);
+  ir::Values operands = carries;
+  operands.insert(operands.end(), xs.begin(), xs.end());
+  operands.insert(operands.end(), constants.begin(), constants.end());
+  const ir::Values values = graph.add_multi(
+      ir::Op::scan, operands,
+      ir::ScanAttrs{length, static_cast<std::int64_t>(carries.size()), static_cast<std::int64_t>(xs.size())},
+      {body});
   for (std::size_t i = 0; i < results; ++i) graph.output(values[carries.size() + i]);
   for (std::size_t i = 0; i < carries.size(); ++i) graph.output(values[i]);
   return graph;
@@ -126,7 +135,7 @@ ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim leng
 void make_exclusive(Cell& cell) {
   Record& record = *cell.value.record();
   const Kind kind = record.kind.load(std::memory_order_acquire);
-  if (kind == Kind::constant || kind == Kind::scalar) {
+  if (kind == Kind::constant || kind == Kind::host) {
     cell.value = from_buffer(buffer_of(cell.value));
     return;
   }
@@ -158,9 +167,9 @@ void poison_if_lost(Cell& cell, std::exception_ptr error) {
 
 struct CompiledFunction::State {
   FunctionOptions options;
-  std::mutex mutex;
+  std::recursive_mutex mutex;  // held while tracing, when the function may ask for traces()
   std::vector<std::shared_ptr<Specialization>> specializations;
-  std::int64_t traces = 0;
+  std::atomic<std::int64_t> traces = 0;
 
   std::shared_ptr<Specialization> find(const CompiledFunction::Call& call,
                                        const std::vector<StandIn>& arguments) {
@@ -171,7 +180,6 @@ struct CompiledFunction::State {
     made->traced = trace(call.fn, arguments, call.arguments,
                          {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
     made->types = call.types;
-    for (const auto& cell : made->traced.settings) made->settings.emplace_back(cell, cell->value);
     made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options.name);
     made->arguments = arguments;
     made->structure = call.arguments.structure;
@@ -246,10 +254,7 @@ CompiledFunction::CompiledFunction(FunctionOptions options) : state_(std::make_s
   state_->options = std::move(options);
 }
 
-std::int64_t CompiledFunction::traces() const {
-  std::lock_guard lock(state_->mutex);
-  return state_->traces;
-}
+std::int64_t CompiledFunction::traces() const { return state_->traces; }
 
 namespace {
 
@@ -278,6 +283,8 @@ Flat CompiledFunction::call(const Call& call) const {
 }
 
 ir::Graph CompiledFunction::graph(const Call& call) const {
+  if (tracing())
+    throw Error(ErrorKind::kInvalidArgument, "graph", "asked for inside a function that is being traced");
   return state_->find(call, stand_ins(call.arguments))->traced.graph;
 }
 
@@ -296,11 +303,12 @@ Flat CompiledFunction::many(const Call& call) const {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     types.push_back(checked(arguments[i], "many").type);
     const Shape& shape = types.back().shape;
-    if (shape.rank() == 0 || !(shape[0] == types[0].shape[0]))
+    if (shape.rank() == 0)
+      throw Error(ErrorKind::kShape, "many", fmt::format("argument {} has no axis of steps", i),
+                  "at least 1 axis; capture what is the same in every step", types.back().to_string());
+    if (!(shape[0] == types[0].shape[0]))
       throw Error(ErrorKind::kShape, "many", fmt::format("argument {} has another number of steps", i),
-                  types[0].shape.rank() == 0 ? "a leading axis of steps"
-                                             : types[0].shape[0].to_string() + " entries along axis 0",
-                  types.back().to_string());
+                  types[0].shape[0].to_string() + " entries along axis 0", types.back().to_string());
     entries.push_back({entry_type(types.back())});
   }
   if (tracing()) return scan_steps(call.fn, call.arguments, -1);

@@ -26,7 +26,7 @@ std::vector<StandIn> types_of(std::span<const Tensor> tensors) {
   return types;
 }
 
-// A carry of the type the body gives it; a number takes that of the first round's result.
+// A loop's state keeps its type.
 void check_carries(std::string_view where, const ir::Graph& graph, std::size_t carries) {
   for (std::size_t i = 0; i < carries; ++i)
     if (!(graph.output_type(i) == graph.input_type(i)))
@@ -62,7 +62,9 @@ Flat scan(const ScanBody& body, const Flat& carry, const Flat& xs, std::int64_t 
   structure.structure.insert(structure.structure.end(), xs.structure.begin(), xs.structure.end());
   structure.keys = carry.keys;
   structure.keys.insert(structure.keys.end(), xs.keys.begin(), xs.keys.end());
-  std::vector<StandIn> seen = types_of(carry.tensors);
+  std::vector<Tensor> initial = carry.tensors;
+  std::vector<StandIn> seen = types_of(initial);
+  for (std::size_t i = 0; i < carries; ++i) seen[i].weak = initial[i].record()->weak;
   std::optional<Dim> steps;
   if (length >= 0) steps = length;
   for (std::size_t i = 0; i < entries; ++i) {
@@ -83,12 +85,25 @@ Flat scan(const ScanBody& body, const Flat& carry, const Flat& xs, std::int64_t 
       throw Error(ErrorKind::kInvalidArgument, "scan",
                   "the carry changes its structure from one round to the next: the length of a vector, or an "
                   "integer in it, which a Tensor could carry");
+    for (std::size_t i = 0; i < carries; ++i)  // a number is of the carry's dtype
+      if (checked(next.tensors[i], "scan").weak)
+        next.tensors[i] = as_dtype(next.tensors[i], seen[i].type.dtype);
     next.tensors.insert(next.tensors.end(), ys.tensors.begin(), ys.tensors.end());
     next.structure.insert(next.structure.end(), ys.structure.begin(), ys.structure.end());
     next.keys.insert(next.keys.end(), ys.keys.begin(), ys.keys.end());
     return next;
   };
-  const Traced traced = trace(both, seen, structure, kBody);
+  Traced traced = trace(both, seen, structure, kBody);
+  // A number to start from takes the dtype that the body makes of it.
+  bool changed = false;
+  for (std::size_t i = 0; i < carries; ++i) {
+    const DType made = traced.graph.output_type(i).dtype;
+    if (!initial[i].record()->weak || made == seen[i].type.dtype) continue;
+    initial[i] = as_dtype(initial[i], made);
+    seen[i] = {initial[i].type()};
+    changed = true;
+  }
+  if (changed) traced = trace(both, seen, structure, kBody);
   check_carries("scan", traced.graph, carries);
 
   const Signature signature(traced, seen.size());
@@ -101,7 +116,7 @@ Flat scan(const ScanBody& body, const Flat& carry, const Flat& xs, std::int64_t 
   for (std::size_t i : signature.constant) order.push_back(i);
   for (std::size_t i = carries; i < results; ++i) outputs.push_back(i);
 
-  std::vector<Tensor> inputs = carry.tensors;
+  std::vector<Tensor> inputs = initial;
   inputs.insert(inputs.end(), xs.tensors.begin(), xs.tensors.end());
   const std::vector<Tensor> around = surroundings(traced);
   inputs.insert(inputs.end(), around.begin(), around.end());
@@ -184,7 +199,7 @@ Flat cond(const Tensor& predicate, const tree::FlatFunction& on_true, const tree
   const std::vector<StandIn> seen = types_of(operands.tensors);
   const Traced yes = trace(on_true, seen, operands, kBody), no = trace(on_false, seen, operands, kBody);
   if (yes.results.tensors.size() != no.results.tensors.size() ||
-      yes.results.structure != no.results.structure)
+      yes.results.structure != no.results.structure || yes.results.keys != no.results.keys)
     throw Error(ErrorKind::kInvalidArgument, "cond", "the branches return different structures");
   for (std::size_t i = 0; i < yes.results.tensors.size(); ++i)
     if (!(yes.graph.output_type(i) == no.graph.output_type(i)))

@@ -115,7 +115,7 @@ ir::Graph build_graph(std::span<Record* const> order, std::span<const Type> inpu
     if (position(&record) != i) continue;
     switch (record.kind.load(std::memory_order_relaxed)) {
       case Kind::constant:
-      case Kind::scalar: values[i] = {graph.constant(record.extra->literal)}; break;
+      case Kind::host: values[i] = {graph.constant(record.extra->literal)}; break;
       case Kind::result: values[i] = {values[position(record.operands[0])][record.index]}; break;
       default: {
         ir::Values operands;

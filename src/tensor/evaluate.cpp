@@ -102,10 +102,20 @@ bool several_results(const Record& record) {
          record.extra->types.size() > 1;
 }
 
+// What evaluated records held, let go of outside the lock.
+using Garbage = std::vector<std::pair<SmallVector<Record*, 3>, std::unique_ptr<Extra>>>;
+
+void drop(Garbage& garbage) {
+  for (const auto& [operands, extra] : garbage)
+    for (Record* operand : operands) release(operand);
+  garbage.clear();
+}
+
 // Puts the work behind the roots into a Job, under the records' lock.
 class Cutter {
  public:
-  Cutter(std::span<const Tensor> roots, std::string_view where) : roots_(roots), where_(where) {}
+  Cutter(std::span<const Tensor> roots, std::string_view where, Garbage& garbage)
+      : roots_(roots), where_(where), garbage_(garbage) {}
 
   Job run() {
     order_ = walk(roots_, [&](Record& record) { return leaf(record); });
@@ -147,6 +157,8 @@ class Cutter {
         Record* op = record.operands[0];
         if (op->kind.load(std::memory_order_relaxed) != Kind::value) return false;
         record.buffer = op->extra->buffers[record.index];
+        garbage_.emplace_back(std::move(record.operands), nullptr);
+        record.operands = {};
         record.kind.store(Kind::value, std::memory_order_release);
         return true;
       }
@@ -166,7 +178,7 @@ class Cutter {
     if (record.device != kAnyDevice) job_.device = record.device;
     same_[i] = static_cast<std::int32_t>(i);
     const Kind kind = record.kind.load(std::memory_order_relaxed);
-    if (kind == Kind::value || kind == Kind::scalar) {
+    if (kind == Kind::value || kind == Kind::host) {
       input_[i] = static_cast<std::int32_t>(job_.arguments.size());
       job_.arguments.push_back(kind == Kind::value ? Argument{record.buffer, {}}
                                                    : Argument{{}, record.extra->literal});
@@ -242,6 +254,7 @@ class Cutter {
 
   const std::span<const Tensor> roots_;
   const std::string_view where_;
+  Garbage& garbage_;
   std::vector<Record*> order_;
   std::vector<std::uint64_t> number_;  // by position: the number of the distinct node
   std::vector<std::int32_t> same_, input_;
@@ -250,9 +263,6 @@ class Cutter {
   std::uint64_t next_ = 0;
   Job job_;
 };
-
-// What evaluated records held, let go of outside the lock.
-using Garbage = std::vector<std::pair<SmallVector<Record*, 3>, std::unique_ptr<Extra>>>;
 
 void publish(const Job& job, std::span<const runtime::BufferRef> results) {
   Garbage garbage;
@@ -274,16 +284,16 @@ void publish(const Job& job, std::span<const runtime::BufferRef> results) {
       record.kind.store(Kind::value, std::memory_order_release);
     }
   }
-  for (const auto& [operands, extra] : garbage)
-    for (Record* operand : operands) release(operand);
+  drop(garbage);
 }
 
-void poison(const Job& job, std::exception_ptr error) {
+// Only what was asked for: what would merely have been computed along can be tried again.
+void poison(std::span<const Tensor> roots, std::exception_ptr error) {
   Garbage garbage;
   {
     std::lock_guard lock(record_mutex());
-    for (const Job::Target& target : job.targets) {
-      Record& record = *target.record;
+    for (const Tensor& root : roots) {
+      Record& record = *root.record();
       if (!record.pending()) continue;
       garbage.emplace_back(std::move(record.operands), std::move(record.extra));
       record.operands = {};
@@ -292,11 +302,10 @@ void poison(const Job& job, std::exception_ptr error) {
       record.kind.store(Kind::failed, std::memory_order_release);
     }
   }
-  for (const auto& [operands, extra] : garbage)
-    for (Record* operand : operands) release(operand);
+  drop(garbage);
 }
 
-void run(Job& job) {
+void run(Job& job, std::span<const Tensor> roots) {
   try {
     if (!job.program) {
       job.program = std::make_shared<Program>(job.graph, job.device);
@@ -311,7 +320,7 @@ void run(Job& job) {
     job.arguments.clear();
     publish(job, job.program->run(std::move(arguments), {}));
   } catch (const Error&) {
-    poison(job, std::current_exception());
+    poison(roots, std::current_exception());
     throw;
   }
 }
@@ -345,21 +354,50 @@ void run_pending(std::span<const Tensor> tensors, std::string_view where) {
     if (ready(x, where)) continue;
     // A number read back is a value like any other: give it a buffer.
     const Kind kind = x.record()->kind.load(std::memory_order_acquire);
-    if (kind != Kind::constant && kind != Kind::scalar) roots.push_back(x);
+    if (kind != Kind::constant && kind != Kind::host) roots.push_back(x);
   }
-  if (roots.empty()) return;
-  Job job;
-  {
-    std::lock_guard lock(record_mutex());
-    job = Cutter(roots, where).run();
+  while (!roots.empty()) {  // one run per device
+    std::uint8_t place = kAnyDevice;
+    std::vector<Tensor> together, others;
+    for (Tensor& x : roots) {
+      const std::uint8_t wanted = x.record()->device;
+      if (place == kAnyDevice) place = wanted;
+      (wanted == kAnyDevice || wanted == place ? together : others).push_back(std::move(x));
+    }
+    roots = std::move(others);
+    Garbage garbage;
+    Job job;
+    {
+      std::lock_guard lock(record_mutex());
+      job = Cutter(together, where, garbage).run();
+    }
+    drop(garbage);
+    run(job, together);
   }
-  run(job);
+}
+
+std::int64_t pending_work(const Tensor& x, std::int64_t limit) {
+  std::lock_guard lock(record_mutex());
+  const std::uint64_t visit = next_visit();
+  std::vector<const Record*> stack{x.record().get()};
+  std::int64_t count = 0;
+  while (!stack.empty() && count < limit) {
+    const Record* record = stack.back();
+    stack.pop_back();
+    ++count;
+    for (Record* operand : record->operands)
+      if (operand->visit != visit && operand->pending()) {
+        operand->visit = visit;
+        stack.push_back(operand);
+      }
+  }
+  return count;
 }
 
 runtime::BufferRef buffer_of(const Tensor& x) {
   const Record& record = *x.record();
   const Kind kind = record.kind.load(std::memory_order_acquire);
-  if (kind == Kind::constant || kind == Kind::scalar) {
+  if (kind == Kind::constant || kind == Kind::host) {
     const runtime::ResolvedDevice& place = device(current_device_id());
     return place.backend->upload(record.extra->literal, place.name.ordinal);
   }

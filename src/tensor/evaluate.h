@@ -21,6 +21,8 @@ namespace systole::recording {
 // depends on the input of a trace, and what the run threw when it failed.
 void run_pending(std::span<const Tensor> tensors, std::string_view where);
 
+std::int64_t pending_work(const Tensor& x, std::int64_t limit);  // records behind x that are to be run
+
 runtime::BufferRef buffer_of(const Tensor& x);  // of an evaluated one
 runtime::BufferRef on_device(const runtime::BufferRef& buffer, std::uint8_t device);
 

@@ -85,7 +85,8 @@ void Frame::assign(const CellRef& cell, const Tensor& value) {
 }
 
 void Frame::note(const std::shared_ptr<SettingCell>& cell) {
-  if (std::find(settings_.begin(), settings_.end(), cell) == settings_.end()) settings_.push_back(cell);
+  const auto known = [&](const auto& setting) { return setting.first == cell; };
+  if (std::none_of(settings_.begin(), settings_.end(), known)) settings_.emplace_back(cell, cell->value);
   if (parent_ != nullptr) parent_->note(cell);
 }
 
@@ -106,7 +107,7 @@ Frame::Cut Frame::cut(std::span<const Tensor> outputs) const {
   for (std::size_t i = 0; i < order.size(); ++i) {
     Record& record = *order[i];
     const Kind kind = record.kind.load(std::memory_order_relaxed);
-    const bool number = kind == Kind::scalar && record.trace != 0 && record.trace == compile_id_;
+    const bool number = kind == Kind::host && record.trace != 0 && record.trace == compile_id_;
     if (!leaf(record) || kind == Kind::constant || number || input[i] >= 0) continue;
     if (kind == Kind::failed) std::rethrow_exception(record.extra->error);
     input[i] = static_cast<std::int32_t>(inputs.size());

@@ -60,9 +60,10 @@ class Frame {
   Tensor read(const CellRef& cell);
   void assign(const CellRef& cell, const Tensor& value);
 
-  // Switches that the function read.
+  // Switches that the function read, with what they were at first.
+  using Settings = std::vector<std::pair<std::shared_ptr<SettingCell>, std::int64_t>>;
   void note(const std::shared_ptr<SettingCell>& cell);
-  const std::vector<std::shared_ptr<SettingCell>>& settings() const { return settings_; }
+  const Settings& settings() const { return settings_; }
 
   // The work of this frame behind `outputs` as a graph. Its inputs are the placeholders in order, then what
   // the function captured.
@@ -85,7 +86,7 @@ class Frame {
   bool active_ = true;
   std::vector<Tensor> placeholders_;
   std::vector<Binding> bindings_;
-  std::vector<std::shared_ptr<SettingCell>> settings_;
+  Settings settings_;
   std::unordered_map<const Cell*, std::size_t> index_;
 };
 

@@ -20,7 +20,7 @@ namespace systole::recording {
 
 namespace {
 
-constexpr std::int64_t kLargestConstant = 16;  // elements; what is larger is a value of its own
+constexpr std::int64_t kLargestConstant = 16;  // elements
 
 [[noreturn]] void fail_trace(std::string_view where) {
   throw Error(ErrorKind::kInvalidArgument, std::string(where),
@@ -35,28 +35,37 @@ constexpr std::int64_t kLargestConstant = 16;  // elements; what is larger is a 
 
 // Notes the operand and what follows from it: device, and how much pending work stands below.
 void attach(Record& record, Record* operand, std::string_view where) {
-  const Frame* frame = thread_state().frame;
-  if (operand->trace != 0 && (frame == nullptr || operand->trace != frame->id()) &&
-      operand->kind.load(std::memory_order_relaxed) != Kind::scalar &&
-      (frame == nullptr || !frame->contains(operand->trace)))
-    fail_trace(where);
+  if (operand->trace != 0) check_trace(*operand, where);
   if (operand->device != kAnyDevice) {
     if (record.device == kAnyDevice)
       record.device = operand->device;
     else if (record.device != operand->device)
       fail_device(where, record.device, operand->device);
   }
-  if (operand->thread == record.thread && operand->oldest < record.oldest && operand->pending())
-    record.oldest = operand->oldest;
+  // The order of another thread's records means nothing here; the length of its backlog does.
+  const std::int64_t oldest = operand->thread == record.thread
+                                  ? operand->oldest
+                                  : record.sequence - 1 - (operand->sequence - operand->oldest);
+  if (oldest < record.oldest && operand->pending()) record.oldest = oldest;
   retain(operand);
   record.operands.push_back(operand);
 }
 
-// Runs a chain of work that has become long; a trace is never cut.
+// Runs a chain of work that has become long; a trace is never cut, and a replay not in the middle. The
+// distance between records is only a bound: what counts is the work that is really pending.
+void flush(const Tensor& x) {
+  Record& r = *x.record();
+  if (r.trace != 0 || r.sequence - r.oldest < kFlushLength || thread_state().replays > 0) return;
+  const std::int64_t count = pending_work(x, kFlushLength);
+  if (count >= kFlushLength)
+    run_pending({&x, 1}, "eval");
+  else
+    r.oldest = r.sequence - count;
+}
+
 Tensor finished(RecordRef record) {
   Tensor result(std::move(record));
-  const Record& r = *result.record();
-  if (r.trace == 0 && r.sequence - r.oldest >= kFlushLength) run_pending({&result, 1}, "eval");
+  flush(result);
   return result;
 }
 
@@ -136,6 +145,14 @@ void add_operand(Record& record, const Tensor& operand) {
   attach(record, operand.record().get(), ir::name(record.op));
 }
 
+void check_trace(const Record& record, std::string_view where) {
+  if (record.trace == 0) return;
+  const Kind kind = record.kind.load(std::memory_order_acquire);
+  const Frame* frame = thread_state().frame;
+  if (kind == Kind::host || kind == Kind::value) return;  // there, whoever made it
+  if (frame == nullptr || !frame->contains(record.trace)) fail_trace(where);
+}
+
 const Record& checked(const Tensor& x, std::string_view where) {
   if (!x.defined())
     throw Error(ErrorKind::kInvalidArgument, std::string(where), "an undefined Tensor",
@@ -191,7 +208,7 @@ std::vector<Tensor> record_typed(ir::Op op, std::span<const Tensor> operands, st
   std::vector<Tensor> results;
   for (std::size_t i = 0; i < types.size(); ++i) {
     RecordRef result = new_record(Kind::result, std::move(types[i]));
-    result->index = static_cast<std::uint16_t>(i);
+    result->index = static_cast<std::uint32_t>(i);
     attach(*result, node.record().get(), ir::name(op));
     results.push_back(finished(std::move(result)));
   }
@@ -217,11 +234,14 @@ Tensor built(std::initializer_list<Tensor> operands,
 }
 
 std::vector<Tensor> replay(const ir::Graph& graph, std::span<const Tensor> arguments) {
-  Replay replay(graph);
-  for (std::size_t i = 0; i < arguments.size(); ++i) replay.give(i, arguments[i]);
-  replay.advance();
   std::vector<Tensor> outputs;
-  for (std::size_t i = 0; i < graph.outputs().size(); ++i) outputs.push_back(replay.output(i));
+  {
+    Replay replay(graph);
+    for (std::size_t i = 0; i < arguments.size(); ++i) replay.give(i, arguments[i]);
+    replay.advance();
+    for (std::size_t i = 0; i < graph.outputs().size(); ++i) outputs.push_back(replay.output(i));
+  }
+  for (const Tensor& x : outputs) flush(x);
   return outputs;
 }
 
@@ -240,6 +260,10 @@ void Replay::give(std::size_t input, const Tensor& value) {
 }
 
 void Replay::advance() {
+  struct Whole {
+    Whole() { ++thread_state().replays; }
+    ~Whole() { --thread_state().replays; }
+  } const whole;
   for (std::int32_t i = 0; i < graph_->size(); ++i) {
     const auto at = static_cast<std::size_t>(i);
     const ir::Node& node = graph_->node(i);
@@ -272,10 +296,12 @@ Tensor Replay::output(std::size_t i) const {
   return from.empty() ? Tensor() : from[static_cast<std::size_t>(v.index)];
 }
 
+// Larger ones are given along instead of becoming part of a program's key.
 Tensor constant(Literal value) {
-  if (value.count() > kLargestConstant) return Tensor(std::move(value));
-  RecordRef record = new_record(Kind::constant, value.type());
-  record->trace = 0;
+  const bool small = value.count() <= kLargestConstant;
+  RecordRef record = new_record(small ? Kind::constant : Kind::host, value.type());
+  const Frame* frame = thread_state().frame;
+  record->trace = small || frame == nullptr ? 0 : frame->compile_id();
   record->extra = std::make_unique<Extra>();
   record->extra->literal = std::move(value);
   return Tensor(std::move(record));
@@ -313,7 +339,7 @@ DType common_dtype(std::span<const Tensor> tensors, std::string_view where) {
 
 Tensor as_dtype(const Tensor& x, DType dtype) {
   const Record& r = checked(x, "convert");
-  if (r.kind.load(std::memory_order_relaxed) == Kind::scalar && r.weak)
+  if (r.kind.load(std::memory_order_relaxed) == Kind::host && r.weak)
     return is_float(r.type.dtype) ? scalar(r.extra->number, dtype, false)
                                   : scalar(r.extra->integer, dtype, false);
   if (r.type.dtype == dtype && !r.weak) return x;
@@ -328,7 +354,7 @@ namespace {
 
 template <class T>
 RecordRef scalar_record(T number, Literal literal, bool weak) {
-  RecordRef record = new_record(Kind::scalar, literal.type());
+  RecordRef record = new_record(Kind::host, literal.type());
   const Frame* frame = thread_state().frame;
   record->trace = frame != nullptr ? frame->compile_id() : 0;
   record->weak = weak;

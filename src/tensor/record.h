@@ -27,7 +27,7 @@ enum class Kind : std::uint8_t {
   op,           // pending work
   result,       // result `index` of the op operand 0
   constant,     // part of the program: baked into graphs
-  scalar,       // a host number: an input outside compile(fn), a constant in it
+  host,         // numbers of the program: an input outside compile(fn), a constant in it
   value,        // a buffer
   placeholder,  // an input of the trace it belongs to
   failed        // its run threw; reading rethrows
@@ -38,7 +38,7 @@ struct Extra {
   ir::Attrs attrs;
   std::vector<ir::GraphRef> graphs;
   std::vector<Type> types;                  // of all results, when there are several
-  Literal literal;                          // of constants and scalars
+  Literal literal;                          // of constants and host numbers
   double number = 0;                        // of scalars made from a floating-point number
   std::int64_t integer = 0;                 // of scalars made from an integer or a bool
   std::exception_ptr error;                 // of failed
@@ -53,7 +53,7 @@ struct Record {
   bool weak = false;  // a number (or made of numbers only) whose dtype gives way
   std::uint8_t device = 0;
   std::uint16_t thread = 0;
-  std::uint16_t index = 0;    // of a result
+  std::uint32_t index = 0;    // of a result
   std::int64_t sequence = 0;  // in its thread
   std::int64_t oldest = 0;    // the lowest sequence of pending work of this thread below it
   Type type;
@@ -137,6 +137,7 @@ Tensor from_buffer(runtime::BufferRef buffer);
 
 Tensor failed(const Type& type, std::exception_ptr error);  // reading it throws the error
 
+void check_trace(const Record& record, std::string_view where);  // throws unless it may be used here
 const Record& checked(const Tensor& x, std::string_view where);  // throws kInvalidArgument when undefined
 
 }  // namespace systole::recording

@@ -12,6 +12,7 @@ struct ThreadState {
   Frame* frame = nullptr;
   std::int64_t sequence = 0;
   std::uint16_t thread = 0;
+  int replays = 0;  // being recorded: not to be cut
   int device = -1;  // of the innermost DeviceScope; -1: none
   ThreadState();
 };

@@ -16,14 +16,14 @@ struct Traced {
   std::vector<Frame::Binding> bound;     // Variables with an input, in order
   std::vector<Frame::Binding> assigned;  // Variables with an output, in order
   std::vector<Tensor> captures;
-  std::vector<std::shared_ptr<SettingCell>> settings;  // read on the way
-  Flat results;                                        // the structure; its Tensors belong to the trace
+  Frame::Settings settings;
+  Flat results;  // the structure; its Tensors belong to the trace
 };
 
 struct TraceOptions {
   Frame::Variables variables = Frame::Variables::capture;
   Frame::Purpose purpose = Frame::Purpose::transform;
-  std::span<const Variable> bind = {};      // given an input from the start
+  std::span<const Variable> bind = {};  // given an input from the start
 };
 
 // `stand_in` numbers the arguments that become inputs; the function gets the others as they are.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -82,17 +83,22 @@ Gradients value_and_grad(const tree::FlatFunction& fn, const Flat& arguments, co
     throw Error(ErrorKind::kShape, "gradient", "the function must return one number",
                 "a float scalar; reduce with sum or mean", loss.to_string());
   const ir::Graph graph =
-      autodiff::vjp(with_stopped_outputs(traced.graph, 1), numbers(wrt.size() + variables.size()));
+      autodiff::vjp(with_stopped_outputs(traced.graph, 1), numbers(wrt.size() + traced.bound.size()));
   std::vector<Tensor> inputs = chosen(arguments, wrt);
   append(inputs, surroundings(traced));
   // Cotangents: 1 for the loss; the others lead nowhere.
   inputs.push_back(filled(loss, 1));
   while (inputs.size() < graph.inputs().size()) inputs.push_back(filled(graph.input_type(inputs.size()), 0));
   const std::vector<Tensor> outputs = replay(graph, inputs);
-  const std::size_t grads = outputs.size() - wrt.size() - variables.size();
+  const std::size_t grads = outputs.size() - wrt.size() - traced.bound.size();
   Gradients result;
   result.value = committed(traced, std::span(outputs).first(grads));
-  result.grads.assign(outputs.begin() + static_cast<std::ptrdiff_t>(grads), outputs.end());
+  for (std::size_t i = 0; i < wrt.size(); ++i) result.grads.push_back(outputs[grads + i]);
+  // A Variable may be listed more than once: tied parameters.
+  std::unordered_map<const Cell*, std::size_t> place;
+  for (std::size_t i = 0; i < traced.bound.size(); ++i) place.emplace(traced.bound[i].cell.get(), i);
+  for (const Variable& v : variables)
+    result.grads.push_back(outputs[grads + wrt.size() + place.at(v.cell().get())]);
   return result;
 }
 
@@ -179,12 +185,16 @@ Flat vmap(const tree::FlatFunction& fn, const Flat& arguments, const std::vector
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < arguments.tensors.size(); ++i) {
     const Tensor& x = arguments.tensors[i];
+    checked(x, "vmap");
     batched.push_back(in_axes[i] != kNotMapped);
     if (!batched.back()) {
       stand_ins.push_back({x.type()});
       inputs.push_back(x);
       continue;
     }
+    if (x.rank() == 0)
+      throw Error(ErrorKind::kShape, "vmap", fmt::format("argument {} has no axis to map over", i),
+                  "at least 1 axis, or kNotMapped", x.type().to_string());
     const std::int64_t axis = normalize_axis(in_axes[i], x.rank(), "vmap");
     const Dim mapped = x.shape()[static_cast<std::size_t>(axis)];
     if (size && !(*size == mapped))
@@ -250,6 +260,11 @@ Flat autocast(const tree::FlatFunction& fn, const Flat& arguments, DType dtype) 
   return committed(traced, replay(passes::autocast(traced.graph, dtype), inputs));
 }
 
+Flat no_grad(const tree::FlatFunction& fn) {
+  const Traced traced = trace(fn, {}, std::span<const int>());
+  return committed(traced, replay(with_stopped_outputs(traced.graph, 0), surroundings(traced)));
+}
+
 Flat remat(const tree::FlatFunction& fn, const Flat& arguments) {
   const Traced traced = trace(fn, arguments, numbers(arguments.tensors.size()));
   std::vector<Tensor> inputs = arguments.tensors;
@@ -278,6 +293,10 @@ Flat custom_gradient(const tree::FlatFunction& forward, const tree::FlatFunction
     seen.push_back({body.graph.output_type(i)});
   }
   const Traced back = trace(backward, seen, {});
+  if (!back.assigned.empty())
+    throw Error(ErrorKind::kUnsupported, "custom_gradient",
+                "the backward function assigns Variable \"" + back.assigned[0].cell->name + "\"",
+                "a function of residuals and cotangents");
   const std::vector<int> wrt = float_arguments(arguments);
   if (back.results.tensors.size() != count && back.results.tensors.size() != wrt.size())
     throw Error(ErrorKind::kInvalidArgument, "custom_gradient",

@@ -23,15 +23,21 @@ const std::shared_ptr<Cell>& cell_of(const std::shared_ptr<Cell>& cell) {
 
 Variable::Variable(Tensor value, std::string name, bool trainable) : cell_(std::make_shared<Cell>()) {
   const recording::Record& record = recording::checked(value, "Variable");
-  if (record.trace != 0 && recording::tracing())
-    throw Error(ErrorKind::kInvalidArgument, "Variable" + (name.empty() ? "" : " \"" + name + "\""),
-                "made from a Tensor of a function that is being traced",
+  const recording::Kind kind = record.kind.load(std::memory_order_acquire);
+  const std::string what = name.empty() ? "Variable" : "Variable \"" + name + "\"";
+  recording::check_trace(record, what);
+  if (record.trace != 0 && kind != recording::Kind::host && kind != recording::Kind::value)
+    throw Error(ErrorKind::kInvalidArgument, what, "made from a Tensor of a function that is being traced",
                 "a Variable made outside; assign to it in the function");
   cell_->name = std::move(name);
   cell_->trainable = trainable;
   cell_->type = value.type();
-  // A number would stay an input of its own: as a Variable it is a value of a firm dtype.
-  cell_->value = record.weak ? recording::as_dtype(value, value.dtype()) : std::move(value);
+  // What has no place yet gets one, and numbers become a value of a firm dtype.
+  if (kind == recording::Kind::host || kind == recording::Kind::constant)
+    value = recording::from_buffer(recording::buffer_of(value));
+  else if (record.device == recording::kAnyDevice && !recording::tracing())
+    value = value.to(current_device().to_string());
+  cell_->value = std::move(value);
 }
 
 Tensor Variable::value() const { return recording::read_variable(cell_of(cell_)); }
@@ -39,7 +45,9 @@ Tensor Variable::value() const { return recording::read_variable(cell_of(cell_))
 void Variable::assign(const Tensor& value) {
   const Cell& cell = *cell_of(cell_);
   const recording::Record& record = recording::checked(value, "Variable::assign");
-  const Tensor converted = record.weak ? recording::as_dtype(value, cell.type.dtype) : value;
+  recording::check_trace(record, "Variable::assign");
+  const bool loses = record.weak && is_float(record.type.dtype) && !is_float(cell.type.dtype);
+  const Tensor converted = record.weak && !loses ? recording::as_dtype(value, cell.type.dtype) : value;
   if (!(converted.type() == cell.type))
     throw Error(converted.dtype() == cell.type.dtype ? ErrorKind::kShape : ErrorKind::kDType,
                 cell.name.empty() ? "Variable::assign" : "assignment to \"" + cell.name + "\"",

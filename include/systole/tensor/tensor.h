@@ -146,11 +146,14 @@ class SYSTOLE_API Tensor {
  private:
   static Tensor from_scalar(double value);
   static Tensor from_scalar(std::int64_t value);
+  static Tensor from_scalar(std::uint64_t value);
   static Tensor from_scalar(bool value);
   template <class T>
   static Tensor from_scalar(T value) {
     if constexpr (std::is_floating_point_v<T>)
       return from_scalar(static_cast<double>(value));
+    else if constexpr (std::is_unsigned_v<T>)
+      return from_scalar(static_cast<std::uint64_t>(value));
     else
       return from_scalar(static_cast<std::int64_t>(value));
   }

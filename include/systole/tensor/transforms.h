@@ -46,6 +46,7 @@ SYSTOLE_API std::pair<Flat, std::vector<Tensor>> jvp(const tree::FlatFunction& f
 SYSTOLE_API Flat vmap(const tree::FlatFunction& fn, const Flat& arguments, const std::vector<int>& in_axes,
                       int out_axis);
 SYSTOLE_API Flat remat(const tree::FlatFunction& fn, const Flat& arguments);
+SYSTOLE_API Flat no_grad(const tree::FlatFunction& fn);
 SYSTOLE_API Flat autocast(const tree::FlatFunction& fn, const Flat& arguments, DType dtype);
 // `forward` gives results, then residuals, and sets the number of results; `backward` gets residuals, then
 // the results' cotangents.
@@ -275,12 +276,11 @@ auto custom_gradient(Forward forward, Backward backward) {
 
 SYSTOLE_API Tensor stop_gradient(const Tensor& x);  // x, a constant to derivatives
 
-// f() with every result a constant to derivatives.
+// f() with every result, and every Variable it assigns, a constant to derivatives.
 template <std::invocable F>
 auto no_grad(F&& f) {
-  Flat flat = tree::flat_result(f);
-  for (Tensor& x : flat.tensors) x = stop_gradient(x);
-  return tree::result<tree::ResultOf<F>>(flat);
+  return tree::result<tree::ResultOf<F>>(
+      recording::no_grad([&](const Flat&) { return tree::flat_result(f); }));
 }
 
 }  // namespace systole

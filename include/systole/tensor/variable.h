@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "systole/base/export.h"
@@ -86,7 +87,9 @@ class Setting {
  public:
   Setting(T value = {}) : cell_(std::make_shared<recording::SettingCell>()) { *this = value; }
   Setting(const Setting& other) : Setting(static_cast<T>(other.cell_->value)) {}
-  Setting(Setting&&) noexcept = default;
+  // The switch that compiled functions know goes along; what is left behind is another one of equal value.
+  Setting(Setting&& other)
+      : cell_(std::exchange(other.cell_, std::make_shared<recording::SettingCell>(*other.cell_))) {}
   Setting& operator=(const Setting& other) { return *this = static_cast<T>(other.cell_->value); }
   Setting& operator=(T value) {
     cell_->value = static_cast<std::int64_t>(value);

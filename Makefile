@@ -5,7 +5,9 @@ build: setup  ## the library and the command, left at build/systole
 	@cmake --preset release --log-level=NOTICE
 	@cmake --build --preset release
 
-demo: build  ## draws digits, learns them, writes a picture of what it recognises
+demo: setup  ## draws digits, learns them, writes a picture of what it recognises
+	@cmake --preset release --log-level=NOTICE
+	@cmake --build --preset release --target demo
 	@build/examples/demo --out build/predictions.png
 
 test:  ## everything a change must pass: release tests, then each fuzzer for 20 s

@@ -29,8 +29,10 @@ SYSTOLE_API std::vector<NamedArray> load_npz(const std::filesystem::path& file);
 SYSTOLE_API void save_npz(const std::filesystem::path& file, std::span<const NamedArray> arrays);
 
 // Tensors: the value is evaluated to be saved, and loaded into host memory.
-SYSTOLE_API Tensor load_npy_tensor(const std::filesystem::path& file);
-SYSTOLE_API void save_npy(const std::filesystem::path& file, const Tensor& value);
+inline Tensor load_npy_tensor(const std::filesystem::path& file) { return Tensor(load_npy(file)); }
+inline void save_npy(const std::filesystem::path& file, const Tensor& value) {
+  save_npy(file, value.literal());
+}
 
 // The same on bytes in memory; `file` is only for messages.
 SYSTOLE_API Literal parse_npy(std::span<const std::byte> bytes, std::string_view file);

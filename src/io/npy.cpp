@@ -180,10 +180,6 @@ void save_npy(const std::filesystem::path& file, const Literal& value) {
   out.commit();
 }
 
-Tensor load_npy_tensor(const std::filesystem::path& file) { return Tensor(load_npy(file)); }
-
-void save_npy(const std::filesystem::path& file, const Tensor& value) { save_npy(file, value.literal()); }
-
 std::vector<std::byte> npy_bytes(const Literal& value) {
   const std::string prefix = npy_prefix(value.type());
   const auto head = std::as_bytes(std::span(prefix));

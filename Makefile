@@ -5,8 +5,10 @@ build: setup  ## the library and the command, left at build/systole
 	@cmake --preset release --log-level=NOTICE
 	@cmake --build --preset release
 
-demo: build  ## a small graph from text, run on the reference backend
-	@build/examples/demo examples/demo.sir
+demo: setup  ## draws digits, learns them, writes a picture of what it recognises
+	@cmake --preset release --log-level=NOTICE
+	@cmake --build --preset release --target demo
+	@build/examples/demo --out build/predictions.png
 
 test:  ## everything a change must pass: release tests, then each fuzzer for 20 s
 	@scripts/test

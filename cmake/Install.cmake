@@ -17,7 +17,7 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # A static library hands its dependencies on; a shared one keeps them to itself.
 set(SYSTOLE_CONFIG_DEPENDENCIES "")
 if(NOT BUILD_SHARED_LIBS)
-  foreach(package IN ITEMS fmt Threads ZLIB)
+  foreach(package IN ITEMS fmt Threads ZLIB PNG)
     if(${package}_FOUND)
       string(APPEND SYSTOLE_CONFIG_DEPENDENCIES "find_dependency(${package})\n")
     endif()
@@ -25,7 +25,8 @@ if(NOT BUILD_SHARED_LIBS)
   target_link_libraries(systole INTERFACE
     $<INSTALL_INTERFACE:$<LINK_ONLY:Threads::Threads>>
     $<$<BOOL:${fmt_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:fmt::fmt>>>
-    $<$<BOOL:${ZLIB_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:ZLIB::ZLIB>>>)
+    $<$<BOOL:${ZLIB_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:ZLIB::ZLIB>>>
+    $<$<BOOL:${PNG_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:PNG::PNG>>>)
 endif()
 
 install(EXPORT SystoleTargets NAMESPACE Systole:: DESTINATION ${package_dir})

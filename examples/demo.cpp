@@ -1,50 +1,106 @@
-// First light: reads a graph from text, runs it and prints inputs, graph and result. `make demo` gives it
-// demo.sir.
+// `make demo`: draws a data set of digits, trains a network on it, shows how it learns, and writes a picture
+// of what it then makes of digits it has never seen.
+//
+//   demo [--train 20000] [--test 5000] [--epochs 6] [--device auto] [--out predictions.png]
 
 #include <systole/systole.h>
 
-#include <fstream>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
 #include <iostream>
-#include <sstream>
+#include <map>
 #include <string>
-#include <vector>
 
 namespace {
 
-std::string read(const char* file) {
-  std::ifstream in(file);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) throw systole::Error(systole::ErrorKind::kIo, file, "cannot be read");
-  return text.str();
+using namespace systole;
+
+constexpr std::int64_t kBatch = 64, kShown = 100;
+
+struct Mlp {
+  nn::Linear fc1{784, 128}, fc2{128, 10};
+  Tensor forward(const Tensor& x) const { return fc2(relu(fc1(x))); }
+};
+
+// (count, 28, 28) bytes as (count, 784) numbers from 0 to 1.
+Tensor rows(const Literal& images) { return Tensor(images).reshape({-1, 784}).to(DType::f32) / 255; }
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void show(const std::string& name, const systole::Literal& value) {
-  std::cout << "\n" << name << ": " << value.type().to_string() << "\n" << value << "\n";
+std::map<std::string, std::string> read_options(int argc, char** argv) {
+  std::map<std::string, std::string> options = {{"--train", "20000"},
+                                                {"--test", "5000"},
+                                                {"--epochs", "6"},
+                                                {"--device", "auto"},
+                                                {"--out", "predictions.png"}};
+  for (int i = 1; i < argc; i += 2) {
+    if (!options.contains(argv[i]) || i + 1 == argc)
+      throw Error(ErrorKind::kInvalidArgument, argv[i], "not an option with a value",
+                  "--train N, --test N, --epochs N, --device NAME or --out FILE");
+    options[argv[i]] = argv[i + 1];
+  }
+  return options;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  using namespace systole;
-  if (argc < 2) {
-    std::cerr << "usage: demo GRAPH.sir [DEVICE]\n";
-    return 2;
-  }
-  const ir::Graph graph = ir::parse(read(argv[1]), argv[1]);
-  const CompiledGraph layer = compile(graph, argc > 2 ? argv[2] : "reference");
+  std::map<std::string, std::string> options = read_options(argc, argv);
+  const std::int64_t train_count = std::stoll(options["--train"]), test_count = std::stoll(options["--test"]);
+  const int epochs = std::stoi(options["--epochs"]);
+  const DeviceScope device(options["--device"]);
 
-  const std::vector<Literal> arguments = {
-      Literal::of<float>({4, 3}, {1, 2, 3, 0, 1, 0, -1, 0, 2, 5, -5, 1}),  // x: four rows, so N is 4
-      Literal::of<float>({3, 2}, {1, 0, 0, 1, -1, 0.5f}),                  // w
-      Literal::of<float>({2}, {0.5f, -1}),                                 // b
-  };
-  const std::vector<Literal> results = layer.run(arguments);
-  std::cout << "The graph, as text (" << argv[1] << "):\n\n" << ir::print(graph) << "\nIts inputs:\n";
-  for (std::size_t i = 0; i < arguments.size(); ++i) show(layer.inputs()[i].name, arguments[i]);
-  std::cout << "\nIts result, computed on " << layer.device().to_string() << ":\n";
-  for (std::size_t i = 0; i < results.size(); ++i) show(layer.outputs()[i].name, results[i]);
-} catch (const systole::Error& error) {
-  std::cerr << error.what() << "\n";
+  double start = seconds();
+  const data::Digits train = data::digits(train_count, 1), test = data::digits(test_count, 2);
+  std::printf("Drew %lld digits to learn from and %lld to be tested with in %.1f s.\n",
+              static_cast<long long>(train_count), static_cast<long long>(test_count), seconds() - start);
+
+  random::seed(1);
+  Mlp model;
+  optim::Adam optimizer(parameters(model), {.lr = 1e-3});
+  auto step = compile([&](const Tensor& x, const Tensor& y) {
+    auto [loss, grads] =
+        value_and_grad([&] { return cross_entropy(model.forward(x), y); }, parameters(model));
+    optimizer.update(grads);
+    return loss;
+  });
+  auto predict = compile([&](const Tensor& x) { return argmax(model.forward(x), 1).to(DType::i32); });
+
+  const Tensor x = rows(train.images), y(train.labels), test_x = rows(test.images), test_y(test.labels);
+  const std::int64_t steps = train_count / kBatch;
+  std::printf("Training 784-128-10 with Adam on %s, %lld steps of %lld images an epoch:\n",
+              current_device().to_string().c_str(), static_cast<long long>(steps),
+              static_cast<long long>(kBatch));
+  double accuracy = 0;
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    start = seconds();
+    const Tensor order = random::permutation(random::next_key(), train_count);
+    const Tensor batches = order[slice(0, steps * kBatch)].reshape({steps, kBatch});
+    const double loss = mean(step.many_at(batches, x, y)).item<double>();
+    const double took = seconds() - start;
+    accuracy = mean((predict(test_x) == test_y).to(DType::f32)).item<double>();
+    std::printf("  epoch %d of %d: loss %.4f, test accuracy %.2f %%, %.0f images/s\n", epoch, epochs, loss,
+                100 * accuracy, static_cast<double>(steps * kBatch) / took);
+    std::fflush(stdout);
+  }
+
+  const data::Digits shown = data::digits(std::min(kShown, test_count), 2);  // the first of the test digits
+  const Literal guesses = predict(rows(shown.images)).literal();
+  try {
+    io::save_png(options["--out"], data::contact_sheet(shown.images, guesses, shown.labels));
+    std::cout << "Predictions, wrong ones in red: " << std::filesystem::absolute(options["--out"]).string()
+              << "\n";
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUnsupported) throw;
+    std::cout << "No picture of predictions: " << error.what() << "\n";
+  }
+} catch (const std::exception& error) {
+  std::cerr << "demo: " << error.what() << "\n";
   return 1;
 }

@@ -151,6 +151,13 @@ TEST(Literal, PrintsLikeNumpy) {
   EXPECT_EQ(Literal::of<std::int32_t>({0}, {}).to_string(), "[]");
   EXPECT_EQ(Literal::scalar(std::int64_t{7}).to_string(), "7");
   EXPECT_EQ(Literal::of<double>({2}, {kNan, -kInf}).to_string(), "[ nan, -inf]");
+  EXPECT_EQ(Literal::of<std::int32_t>({2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 7}).to_string(),
+            "[[[0, 1],\n  [2, 3]],\n\n [[4, 5],\n  [6, 7]]]");
+  EXPECT_EQ(Literal::of<std::int32_t>({2, 1, 2, 1}, {0, 1, 2, 3}).to_string(),
+            "[[[[0],\n   [1]]],\n\n\n [[[2],\n   [3]]]]");
+  const std::vector<std::int8_t> zeros(8 * 2);
+  EXPECT_EQ(Literal::of<std::int8_t>({8, 1, 2}, zeros).to_string(10),
+            "[[[0, 0]],\n\n [[0, 0]],\n\n [[0, 0]],\n\n …,\n\n [[0, 0]],\n\n [[0, 0]],\n\n [[0, 0]]]");
 }
 
 }  // namespace

@@ -47,8 +47,10 @@ class Printer {
       const std::string element = element_text(value_, offset);
       return std::string(width_ - element.size(), ' ') + element;
     }
-    const bool last = axis + 1 == dims_.size();
-    const std::string separator = last ? ", " : ",\n" + std::string(axis + 1, ' ');
+    // Rows stand on lines of their own, matrices apart by a blank one, what holds matrices by two.
+    const std::size_t below = dims_.size() - axis - 1;
+    const std::string separator =
+        below == 0 ? ", " : "," + std::string(below, '\n') + std::string(axis + 1, ' ');
     std::string out = "[";
     bool first = true;
     for_each_shown(dims_[axis], [&](std::int64_t i) {

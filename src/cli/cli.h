@@ -29,6 +29,7 @@ Action add_export(CLI::App& app);
 Action add_ops(CLI::App& app);
 Action add_devices(CLI::App& app);
 Action add_doctor(CLI::App& app);
+Action add_bench(CLI::App& app);
 
 inline constexpr Command kCommands[] = {
     {"eval", "Run a graph on arrays from .npy and .npz files", add_eval},
@@ -37,6 +38,7 @@ inline constexpr Command kCommands[] = {
     {"ops", "List all ops and what each backend supports", add_ops},
     {"devices", "List the devices graphs can run on", add_devices},
     {"doctor", "Check compiler, libraries, drivers and caches", add_doctor},
+    {"bench", "Measure how fast models train, also against a live peer", add_bench},
 };
 
 // Options that contradict each other or name nothing; exit code 2.

@@ -1,0 +1,30 @@
+#pragma once
+
+// Data to learn from, and pictures to look at.
+//
+//   data::Digits train = data::digits(20'000, 1), test = data::digits(5'000, 2);
+//   Tensor x(train.images), y(train.labels);
+
+#include <cstdint>
+
+#include "systole/base/export.h"
+#include "systole/base/literal.h"
+
+namespace systole::data {
+
+struct Digits {
+  Literal images;  // u8[count,28,28]: 0 is paper, 255 is ink
+  Literal labels;  // i32[count]: 0 to 9
+};
+
+// Digits as a hand might write them, drawn from strokes with random slant, rotation, size, thickness, shift
+// and noise. The same seed gives the same pixels on every machine, and image i does not depend on `count`:
+// use different seeds for training and test. Throws kInvalidArgument when `count` is negative.
+SYSTOLE_API Digits digits(std::int64_t count, std::uint64_t seed);
+
+// A picture u8[height,width,3] of images u8[count,h,w], each with its predicted digit (i32[count]) below it.
+// A wrong one is framed in red and followed by the right digit. For io::save_png.
+SYSTOLE_API Literal contact_sheet(const Literal& images, const Literal& predicted, const Literal& labels,
+                                  std::int64_t columns = 10);
+
+}  // namespace systole::data

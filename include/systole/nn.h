@@ -1,0 +1,13 @@
+#pragma once
+
+// Modules, layers, initialisers, losses and models.
+
+#include "systole/nn/convolution.h"
+#include "systole/nn/init.h"
+#include "systole/nn/layers.h"
+#include "systole/nn/losses.h"
+#include "systole/nn/models.h"
+#include "systole/nn/module.h"
+#include "systole/nn/recurrent.h"
+#include "systole/nn/summary.h"
+#include "systole/nn/transformer.h"

@@ -1,0 +1,49 @@
+#pragma once
+
+// What reductions are told besides their operand. Both types keep a number from landing where another thing
+// was meant: sum(x, 0, 1) does not compile, and an empty list made at run time reduces nothing.
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "systole/base/small_vector.h"
+
+namespace systole {
+
+// The axes of a reduction: all when left out, one (-1), or those of a list ({0, -1}); of an empty Ints,
+// vector or span, none.
+class Axes {
+ public:
+  Axes() = default;
+  template <std::integral T>
+    requires(!std::same_as<T, bool>)
+  Axes(T axis) : list_(Ints{static_cast<std::int64_t>(axis)}) {}
+  Axes(std::initializer_list<std::int64_t> axes) : list_(axes) {}
+  Axes(Ints axes) : list_(std::move(axes)) {}
+  Axes(std::span<const std::int64_t> axes) : list_(axes) {}
+  Axes(const std::vector<std::int64_t>& axes) : list_(axes) {}
+
+  bool are_all() const { return !list_; }
+  const Ints& list() const { return *list_; }  // unless are_all()
+
+ private:
+  std::optional<Ints> list_;
+};
+
+// A bool that no number becomes.
+class Flag {
+ public:
+  template <std::same_as<bool> T>
+  constexpr Flag(T on) : on_(on) {}
+  constexpr operator bool() const { return on_; }
+
+ private:
+  bool on_;
+};
+
+}  // namespace systole

@@ -1,0 +1,104 @@
+#include "cli/bench/workloads.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "data/counter_hash.h"
+
+namespace systole::cli::bench {
+
+namespace {
+
+constexpr std::uint32_t kInputSeed = 1, kTargetSeed = 2;
+
+Workload workload(std::string name, std::string model, std::int64_t batch, std::string dtype = "fp32") {
+  Workload work;
+  work.name = std::move(name);
+  work.model = std::move(model);
+  work.dtype = std::move(dtype);
+  work.batch = batch;
+  return work;
+}
+
+Workload resnet50(bool accelerator) {
+  Workload work = workload("T4", "resnet50", accelerator ? 256 : 8, accelerator ? "bf16" : "fp32");
+  work.optimizer = Workload::Optimizer::sgd;
+  work.lr = 0.02;
+  work.weight_decay = 1e-4;
+  return work;
+}
+
+Workload lstm(bool accelerator) {
+  Workload work = workload("T5", "lstm", accelerator ? 64 : 32);
+  work.vocabulary = 10'000;
+  work.length = accelerator ? 128 : 64;
+  work.embedding = accelerator ? 128 : 64;
+  work.hidden = accelerator ? 256 : 128;
+  return work;
+}
+
+Workload gpt(bool accelerator) {
+  Workload work = workload("T6", "gpt", accelerator ? 16 : 4, accelerator ? "bf16" : "fp32");
+  work.optimizer = Workload::Optimizer::adamw;
+  work.lr = 3e-4;
+  work.weight_decay = 0.1;
+  work.beta2 = 0.95;
+  work.vocabulary = 50'304;
+  work.length = accelerator ? 1024 : 128;
+  work.layers = accelerator ? 12 : 4;
+  work.width = accelerator ? 768 : 256;
+  work.heads = accelerator ? 12 : 4;
+  return work;
+}
+
+Shape image_shape(const Workload& work) {
+  if (work.model == "mlp") return {784};
+  if (work.model == "resnet50") return {224, 224, 3};
+  return {32, 32, 3};
+}
+
+// Every row moved one to the left, its first element to the end: the words to predict.
+Literal next_words(const Literal& words) {
+  Literal next = words;
+  const std::span<std::int32_t> values = next.mutable_values<std::int32_t>();
+  const std::size_t length = static_cast<std::size_t>(words.dims().back());
+  for (std::size_t row = 0; row < values.size(); row += length)
+    std::rotate(values.begin() + static_cast<std::ptrdiff_t>(row),
+                values.begin() + static_cast<std::ptrdiff_t>(row + 1),
+                values.begin() + static_cast<std::ptrdiff_t>(row + length));
+  return next;
+}
+
+}  // namespace
+
+std::vector<Workload> workloads(bool accelerator) {
+  std::vector<Workload> all = {workload("T1", "mlp", 64), workload("T1", "mlp", 512),
+                               workload("T2", "cnn2", 64)};
+  if (accelerator) all.push_back(workload("T2", "cnn2", 512, "bf16"));
+  all.push_back(workload("T3", "cnn3", 128));
+  all.push_back(resnet50(accelerator));
+  all.push_back(lstm(accelerator));
+  all.push_back(gpt(accelerator));
+  return all;
+}
+
+Batch batch_of(const Workload& work, std::int64_t stacked) {
+  Shape lead;
+  if (stacked != 0) lead.push_back(stacked);
+  lead.push_back(work.batch);
+  Shape inputs = lead;
+  if (work.vocabulary != 0) {
+    inputs.push_back(work.length);
+    const Literal words =
+        data::hashed_integers(kInputSeed, inputs, static_cast<std::uint32_t>(work.vocabulary));
+    return {words, work.model == "gpt" ? next_words(words) : data::hashed_integers(kTargetSeed, lead, 10)};
+  }
+  for (const Dim& d : image_shape(work)) inputs.push_back(d);
+  return {data::hashed_uniform(kInputSeed, {DType::f32, inputs}),
+          data::hashed_integers(kTargetSeed, lead, work.model == "resnet50" ? 1000 : 10)};
+}
+
+double weight_deviation(const Workload& work) { return work.model == "gpt" ? 0.02 : 0; }
+
+}  // namespace systole::cli::bench

@@ -1,0 +1,37 @@
+#pragma once
+
+// The training workloads T1 to T6, with the sizes, optimisers and starting values that the peers' suite has,
+// so that speeds and first losses can be compared.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "systole/base/literal.h"
+
+namespace systole::cli::bench {
+
+struct Workload {
+  std::string name, model, dtype;  // dtype: fp32 or bf16, the peers' spelling
+  std::int64_t batch = 0;
+  enum class Optimizer { sgd, adam, adamw } optimizer = Optimizer::adam;
+  double lr = 1e-3, weight_decay = 0, beta2 = 0.999;
+  std::int64_t vocabulary = 0, length = 0;        // of sequences
+  std::int64_t embedding = 0, hidden = 0;         // of the lstm
+  std::int64_t layers = 0, width = 0, heads = 0;  // of the gpt
+};
+
+// In the sizes for an accelerator or for a processor.
+std::vector<Workload> workloads(bool accelerator);
+
+// Inputs and targets of one batch, or of `stacked` batches with a leading axis when that is not 0; the first
+// of these is the single one. Images are [batch, height, width, channels].
+struct Batch {
+  Literal x, y;
+};
+Batch batch_of(const Workload& work, std::int64_t stacked = 0);
+
+double weight_deviation(const Workload& work);  // for data::hashed_parameter
+
+}  // namespace systole::cli::bench

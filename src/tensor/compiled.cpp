@@ -1,0 +1,381 @@
+// Compiled functions. A specialisation is one trace: for argument types, structure and the types its
+// Variables had. Variables it assigns are donated; what else holds their old value gets a copy before the
+// launch.
+
+#include "systole/tensor/compiled.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "systole/ir/composite.h"
+#include "systole/ops.h"
+#include "systole/tensor/control.h"
+#include "tensor/control_body.h"
+#include "tensor/devices.h"
+#include "tensor/evaluate.h"
+#include "tensor/record.h"
+#include "tensor/trace.h"
+
+namespace systole::recording {
+
+namespace {
+
+bool same(const std::vector<StandIn>& a, const std::vector<StandIn>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const StandIn& x, const StandIn& y) { return x.type == y.type && x.weak == y.weak; });
+}
+
+struct Specialization {
+  std::vector<StandIn> arguments;
+  std::vector<std::int64_t> structure;
+  std::vector<std::string> keys;
+  std::type_index types = typeid(void);
+  std::vector<Type> variables;  // types at the time of the trace
+  Traced traced;
+  std::map<std::vector<std::int64_t>, std::shared_ptr<Program>> programs;  // by form of call and device
+
+  bool fits(const std::vector<StandIn>& given, const CompiledFunction::Call& call) const {
+    if (types != call.types || !same(arguments, given)) return false;
+    if (structure != call.arguments.structure || keys != call.arguments.keys) return false;
+    for (const auto& [cell, value] : traced.settings)
+      if (cell->value != value) return false;
+    for (std::size_t i = 0; i < variables.size(); ++i)
+      if (!(traced.bound[i].cell->type == variables[i])) return false;
+    return true;
+  }
+};
+
+// Input names: the arguments by number, Variables by their names, all different.
+ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t arguments,
+                const std::string& name) {
+  ir::Graph out(name);
+  std::map<const Cell*, std::size_t> assigned;
+  for (std::size_t k = 0; k < traced.assigned.size(); ++k) assigned.emplace(traced.assigned[k].cell.get(), k);
+  std::set<std::string> taken;
+  std::map<std::string, int> next;  // number of a name that is taken
+  ir::Values inputs;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
+    std::string label;
+    std::int64_t alias = -1;
+    if (i < arguments) {
+      label = fmt::format("arg{}", i);
+    } else if (i < arguments + traced.bound.size()) {
+      const Frame::Binding& binding = traced.bound[i - arguments];
+      label = binding.cell->name.empty() ? fmt::format("variable{}", i - arguments) : binding.cell->name;
+      if (const auto found = assigned.find(binding.cell.get()); found != assigned.end())
+        alias = static_cast<std::int64_t>(traced.results.tensors.size() + found->second);
+    } else {
+      label = fmt::format("captured{}", i - arguments - traced.bound.size());
+    }
+    for (const std::string base = label; !taken.insert(label).second;)
+      label = fmt::format("{}.{}", base, ++next.try_emplace(base, 1).first->second);
+    inputs.push_back(out.input(label, graph.input_type(i), alias));
+  }
+  const ir::Values outputs = ir::inline_graph(out, graph, inputs);
+  for (const ir::Value& v : outputs) out.output(v);
+  return out;
+}
+
+// One scan of `length` steps. Step i sees entry i of the arguments, the arguments themselves, or, with
+// `indices`, rows indices[i] of them.
+enum class Sees { entries, all, rows };
+ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim length, Sees sees,
+                 const Type* indices = nullptr) {
+  const std::size_t count = arguments.size(), results = traced.results.tensors.size();
+  const Signature signature(traced, count);
+  ir::Graph graph;
+  ir::Values inputs;
+  for (const Type& type : arguments) inputs.push_back(graph.input({}, type));
+  for (std::size_t i = count; i < traced.graph.inputs().size(); ++i)
+    inputs.push_back(graph.input({}, traced.graph.input_type(i)));
+  ir::Values carries, xs, constants;
+  for (std::size_t i : signature.carried) carries.push_back(inputs[i]);
+  if (sees == Sees::rows) xs.push_back(graph.input({}, *indices));
+  for (std::size_t i = 0; i < count; ++i) (sees == Sees::entries ? xs : constants).push_back(inputs[i]);
+  for (std::size_t i : signature.constant) constants.push_back(inputs[i]);
+
+  std::vector<Type> types;
+  for (const ir::Value& v : carries) types.push_back(v.type());
+  for (const ir::Value& v : xs) types.push_back(entry_type(v.type()));
+  for (const ir::Value& v : constants) types.push_back(v.type());
+  auto body = std::make_shared<ir::Graph>("step");
+  ir::Values x;
+  for (const Type& type : types) x.push_back(body->input({}, type));
+  ir::Values given(traced.graph.inputs().size());
+  std::size_t next = 0;
+  for (std::size_t i : signature.carried) given[i] = x[next++];
+  if (sees == Sees::rows) {
+    const ir::Value rows = x[next++];
+    for (std::size_t i = 0; i < count; ++i) given[i] = ops::take(x[next++], rows, 0);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) given[i] = x[next++];
+  }
+  for (std::size_t i : signature.constant) given[i] = x[next++];
+  const ir::Values outputs = ir::inline_graph(*body, traced.graph, given);
+  for (std::size_t i = results; i < outputs.size(); ++i) body->output(outputs[i]);
+  for (std::size_t i = 0; i < results; ++i) body->output(outputs[i]);
+
+  ir::Values operands = carries;
+  operands.insert(operands.end(), xs.begin(), xs.end());
+  operands.insert(operands.end(), constants.begin(), constants.end());
+  const ir::Values values = graph.add_multi(
+      ir::Op::scan, operands,
+      ir::ScanAttrs{length, static_cast<std::int64_t>(carries.size()), static_cast<std::int64_t>(xs.size())},
+      {body});
+  for (std::size_t i = 0; i < results; ++i) graph.output(values[carries.size() + i]);
+  for (std::size_t i = 0; i < carries.size(); ++i) graph.output(values[i]);
+  return graph;
+}
+
+// Makes the cell the only holder of its buffer.
+void make_exclusive(Cell& cell) {
+  Record& record = *cell.value.record();
+  const Kind kind = record.kind.load(std::memory_order_acquire);
+  if (kind == Kind::constant || kind == Kind::host) {
+    cell.value = from_buffer(buffer_of(cell.value));
+    return;
+  }
+  runtime::BufferRef mine;
+  {
+    std::lock_guard lock(record_mutex());
+    const bool shared_record = record.references.load(std::memory_order_relaxed) > 1;
+    const bool shared_buffer = record.buffer.use_count() > 1;
+    if (!shared_record && !shared_buffer) return;
+    const Literal old = record.buffer->to_host();
+    const runtime::ResolvedDevice& place = device(device_id(record.buffer->device()));
+    runtime::BufferRef copy =
+        place.backend->upload(Literal::copy_of(old.type(), old.as_bytes()), place.name.ordinal);
+    mine = shared_buffer ? std::move(copy) : std::exchange(record.buffer, std::move(copy));
+  }
+  cell.value = from_buffer(std::move(mine));
+}
+
+// A run that failed may have used up what was donated to it; reading the Variable then says why.
+void poison_if_lost(Cell& cell, std::exception_ptr error) {
+  try {
+    buffer_of(cell.value)->to_host();
+  } catch (const Error&) {
+    cell.value = failed(cell.type, std::move(error));
+  }
+}
+
+}  // namespace
+
+struct CompiledFunction::State {
+  FunctionOptions options;
+  std::recursive_mutex mutex;  // held while tracing, when the function may ask for traces()
+  std::vector<std::shared_ptr<Specialization>> specializations;
+  std::atomic<std::int64_t> traces = 0;
+
+  std::shared_ptr<Specialization> find(const CompiledFunction::Call& call,
+                                       const std::vector<StandIn>& arguments) {
+    std::lock_guard lock(mutex);
+    for (const auto& s : specializations)
+      if (s->fits(arguments, call)) return s;
+    auto made = std::make_shared<Specialization>();
+    made->traced = trace(call.fn, arguments, call.arguments,
+                         {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
+    made->types = call.types;
+    made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options.name);
+    made->arguments = arguments;
+    made->structure = call.arguments.structure;
+    made->keys = call.arguments.keys;
+    for (const Frame::Binding& b : made->traced.bound) made->variables.push_back(b.cell->type);
+    for (Tensor& x : made->traced.results.tensors) x = Tensor();
+    run_pending(made->traced.captures, "compile");
+    for (auto* list : {&made->traced.bound, &made->traced.assigned})
+      for (Frame::Binding& b : *list) b.placeholder = b.current = Tensor();
+    specializations.push_back(made);
+    ++traces;
+    return made;
+  }
+
+  std::shared_ptr<Program> program(Specialization& s, std::vector<std::int64_t> form, std::uint8_t place,
+                                   const std::function<ir::Graph()>& make) {
+    form.push_back(place);
+    std::lock_guard lock(mutex);
+    std::shared_ptr<Program>& known = s.programs[form];
+    if (!known) known = std::make_shared<Program>(make(), place);
+    return known;
+  }
+
+  std::uint8_t place(const Specialization& s, std::span<const Tensor> arguments) const {
+    if (!options.device.empty()) return device_id(options.device);
+    std::uint8_t found = kAnyDevice;
+    const auto look = [&](const Tensor& x) {
+      if (found == kAnyDevice) found = x.record()->device;
+    };
+    for (const Frame::Binding& b : s.traced.bound) look(b.cell->value);
+    for (const Tensor& x : arguments) look(x);
+    for (const Tensor& x : s.traced.captures) look(x);
+    return found == kAnyDevice ? current_device_id() : found;
+  }
+
+  // Inputs: the arguments, Variables, captures, then `last`.
+  Flat run(const Specialization& s, Program& program, std::span<const Tensor> arguments, const Tensor* last) {
+    std::vector<Tensor> pending(arguments.begin(), arguments.end());
+    for (const Frame::Binding& b : s.traced.bound) pending.push_back(b.cell->value);
+    if (last != nullptr) pending.push_back(*last);
+    run_pending(pending, "compiled function");
+    pending.clear();
+    std::vector<int> donated;
+    for (std::size_t i = 0; i < s.traced.bound.size(); ++i) {
+      if (!s.traced.bound[i].assigned) continue;
+      make_exclusive(*s.traced.bound[i].cell);
+      donated.push_back(static_cast<int>(arguments.size() + i));
+    }
+    std::vector<runtime::BufferRef> buffers;
+    const auto add = [&](const Tensor& x) { buffers.push_back(on_device(buffer_of(x), program.device())); };
+    for (const Tensor& x : arguments) add(x);
+    for (const Frame::Binding& b : s.traced.bound) add(b.cell->value);
+    for (const Tensor& x : s.traced.captures) add(x);
+    if (last != nullptr) add(*last);
+    std::vector<runtime::BufferRef> results;
+    try {
+      results = program.run(std::move(buffers), std::move(donated));
+    } catch (const Error&) {
+      for (const Frame::Binding& b : s.traced.assigned) poison_if_lost(*b.cell, std::current_exception());
+      throw;
+    }
+    Flat out{{}, s.traced.results.structure, s.traced.results.keys};
+    const std::size_t count = s.traced.results.tensors.size();
+    for (std::size_t i = 0; i < count; ++i) out.tensors.push_back(from_buffer(results[i]));
+    for (std::size_t i = 0; i < s.traced.assigned.size(); ++i)
+      s.traced.assigned[i].cell->value = from_buffer(results[count + i]);
+    return out;
+  }
+};
+
+CompiledFunction::CompiledFunction(FunctionOptions options) : state_(std::make_shared<State>()) {
+  state_->options = std::move(options);
+}
+
+std::int64_t CompiledFunction::traces() const { return state_->traces; }
+
+namespace {
+
+// Steps inside another trace: a scan that carries nothing but Variables.
+Flat scan_steps(const tree::FlatFunction& fn, const Flat& xs, std::int64_t length) {
+  return scan([&](const Flat& step) { return std::pair{Flat{}, fn(step)}; }, {}, xs, length, {});
+}
+
+std::vector<StandIn> stand_ins(const Flat& arguments) {
+  std::vector<StandIn> types;
+  for (const Tensor& x : arguments.tensors) {
+    const Record& record = checked(x, "compiled function");
+    types.push_back({record.type, record.weak});
+  }
+  return types;
+}
+
+}  // namespace
+
+Flat CompiledFunction::call(const Call& call) const {
+  if (tracing()) return call.fn(call.arguments);
+  const std::shared_ptr<Specialization> s = state_->find(call, stand_ins(call.arguments));
+  const std::uint8_t place = state_->place(*s, call.arguments.tensors);
+  const auto program = state_->program(*s, {}, place, [&] { return s->traced.graph; });
+  return state_->run(*s, *program, call.arguments.tensors, nullptr);
+}
+
+ir::Graph CompiledFunction::graph(const Call& call) const {
+  if (tracing())
+    throw Error(ErrorKind::kInvalidArgument, "graph", "asked for inside a function that is being traced");
+  return state_->find(call, stand_ins(call.arguments))->traced.graph;
+}
+
+void CompiledFunction::forget() const {
+  std::lock_guard lock(state_->mutex);
+  state_->specializations.clear();
+}
+
+Flat CompiledFunction::many(const Call& call) const {
+  const std::vector<Tensor>& arguments = call.arguments.tensors;
+  if (arguments.empty())
+    throw Error(ErrorKind::kInvalidArgument, "many", "without arguments there is no number of steps",
+                "repeat(steps)");
+  std::vector<StandIn> entries;
+  std::vector<Type> types;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    types.push_back(checked(arguments[i], "many").type);
+    const Shape& shape = types.back().shape;
+    if (shape.rank() == 0)
+      throw Error(ErrorKind::kShape, "many", fmt::format("argument {} has no axis of steps", i),
+                  "at least 1 axis; capture what is the same in every step", types.back().to_string());
+    if (!(shape[0] == types[0].shape[0]))
+      throw Error(ErrorKind::kShape, "many", fmt::format("argument {} has another number of steps", i),
+                  types[0].shape[0].to_string() + " entries along axis 0", types.back().to_string());
+    entries.push_back({entry_type(types.back())});
+  }
+  if (tracing()) return scan_steps(call.fn, call.arguments, -1);
+  const std::shared_ptr<Specialization> s = state_->find(call, entries);
+  const std::uint8_t place = state_->place(*s, arguments);
+  const Dim steps = types[0].shape[0];
+  const auto program = state_->program(*s, {1, steps.value()}, place, [&] {
+    return named(looped(s->traced, types, steps, Sees::entries), s->traced, types.size(),
+                 state_->options.name);
+  });
+  return state_->run(*s, *program, arguments, nullptr);
+}
+
+Flat CompiledFunction::repeat(const Call& call, std::int64_t steps) const {
+  if (steps < 0)
+    throw Error(ErrorKind::kInvalidArgument, "repeat", "a negative number of steps", "at least 0",
+                std::to_string(steps));
+  if (tracing()) return scan_steps([&](const Flat&) { return call.fn(call.arguments); }, {}, steps);
+  const std::shared_ptr<Specialization> s = state_->find(call, stand_ins(call.arguments));
+  const std::uint8_t place = state_->place(*s, call.arguments.tensors);
+  const auto program = state_->program(*s, {3, steps}, place, [&] {
+    std::vector<Type> types;
+    for (const Tensor& x : call.arguments.tensors) types.push_back(x.type());
+    return named(looped(s->traced, types, steps, Sees::all), s->traced, types.size(), state_->options.name);
+  });
+  return state_->run(*s, *program, call.arguments.tensors, nullptr);
+}
+
+Flat CompiledFunction::many_at(const Call& call, const Tensor& indices) const {
+  const Type& index = checked(indices, "many_at").type;
+  const Flat& data = call.arguments;
+  if (!is_integer(index.dtype) || index.shape.rank() < 1)
+    throw Error(ErrorKind::kShape, "many_at", "the indices have an entry of rows for each step",
+                "integers [steps, rows…]", index.to_string());
+  std::vector<StandIn> rows;
+  std::vector<Type> types;
+  std::vector<std::int64_t> form{2};
+  for (const Dim& d : index.shape) form.push_back(d.value());
+  form.push_back(static_cast<std::int64_t>(index.dtype));
+  for (const Tensor& x : data.tensors) {
+    types.push_back(checked(x, "many_at").type);
+    if (types.back().shape.rank() == 0)
+      throw Error(ErrorKind::kShape, "many_at", "data without rows", "at least 1 axis",
+                  types.back().to_string());
+    form.push_back(types.back().shape[0].value());
+    Type row{types.back().dtype, {}};
+    for (std::size_t i = 1; i < index.shape.size(); ++i) row.shape.push_back(index.shape[i]);
+    for (std::size_t i = 1; i < types.back().shape.size(); ++i) row.shape.push_back(types.back().shape[i]);
+    rows.push_back({row});
+  }
+  if (tracing())
+    return scan_steps(
+        [&](const Flat& step) {
+          Flat taken{{}, data.structure, data.keys};
+          for (const Tensor& x : data.tensors)
+            taken.tensors.push_back(
+                built({x, step.tensors[0]}, [](const ir::Values& v) { return ops::take(v[0], v[1], 0); }));
+          return call.fn(taken);
+        },
+        tree::flat(indices), -1);
+  const std::shared_ptr<Specialization> s = state_->find(call, rows);
+  const std::uint8_t place = state_->place(*s, data.tensors);
+  const auto program = state_->program(*s, form, place, [&] {
+    return named(looped(s->traced, types, index.shape[0], Sees::rows, &index), s->traced, types.size(),
+                 state_->options.name);
+  });
+  return state_->run(*s, *program, data.tensors, &indices);
+}
+
+}  // namespace systole::recording

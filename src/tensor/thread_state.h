@@ -1,0 +1,21 @@
+#pragma once
+
+// What recording keeps per thread: the innermost trace, the order of records, the device in scope.
+
+#include <cstdint>
+
+namespace systole::recording {
+
+class Frame;
+
+struct ThreadState {
+  Frame* frame = nullptr;
+  std::int64_t sequence = 0;
+  std::uint16_t thread = 0;
+  int replays = 0;  // being recorded: not to be cut
+  int device = -1;  // of the innermost DeviceScope; -1: none
+  ThreadState();
+};
+ThreadState& thread_state();
+
+}  // namespace systole::recording

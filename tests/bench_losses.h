@@ -1,0 +1,31 @@
+#pragma once
+
+// The first three losses of a workload against the peers'.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "cli/bench/training.h"
+#include "cli/bench/workloads.h"
+#include "systole/tensor/tensor.h"
+
+namespace systole::cli::bench {
+
+inline void expect_losses(std::string_view name, std::int64_t batch, std::string_view mode,
+                          const std::vector<double>& wanted) {
+  const DeviceScope device("reference");
+  for (const Workload& work : workloads(false)) {
+    if (work.name != name || work.batch != batch) continue;
+    const std::vector<double> losses = prepare(work, std::string(mode)).first_losses;
+    ASSERT_EQ(losses.size(), wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(losses[i], wanted[i], 2e-4) << name << "@" << batch << " " << mode << ", step " << i + 1;
+    return;
+  }
+  ADD_FAILURE() << "there is no " << name << " with batch " << batch;
+}
+
+}  // namespace systole::cli::bench

@@ -1,0 +1,261 @@
+// systole bench as a person, a script or another benchmark meets it. Expected losses are the peers' (PyTorch
+// and JAX on the same weights and data); the peers here are shell scripts.
+
+#include <gtest/gtest.h>
+
+#ifdef SYSTOLE_COMMAND
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench_losses.h"
+#include "cli/bench/timing.h"
+#include "cli/bench/workloads.h"
+
+namespace systole::cli::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+  double seconds = 0;
+};
+
+class BenchTest : public testing::Test {
+ protected:
+  BenchTest() {
+    std::string name = (fs::temp_directory_path() / "systole-bench-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~BenchTest() override { fs::remove_all(folder_); }
+
+  // `arguments` is shell text; it runs in the test's folder.
+  Outcome run(const std::string& arguments, const std::string& input = "") {
+    std::ofstream(folder_ / "stdin") << input;
+    const std::string line = "cd '" + folder_.string() + "' && '" + SYSTOLE_COMMAND +
+                             "' bench --device reference " + arguments + " < stdin > stdout 2> stderr";
+    const auto start = std::chrono::steady_clock::now();
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("stdout"), read("stderr"),
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  }
+
+  // One pair run of T1 with short windows against a shell script.
+  Outcome pairs(const std::string& script, const std::string& more = "") {
+    std::ofstream(folder_ / "peer.sh") << script;
+    return run("T1 --batch 2 --mode compile --quick --seconds 0.002 --pairs 'sh peer.sh' " + more);
+  }
+
+  std::string read(const std::string& name) {
+    std::ifstream in(folder_ / name, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+
+  fs::path folder_;
+};
+
+std::vector<Json> json_lines(const std::string& text) {
+  std::vector<Json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with('{')) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+// Not gone and no zombie: the state stands after the name in parentheses.
+bool alive(const std::string& pid) {
+  std::string stat;
+  std::getline(std::ifstream("/proc/" + pid + "/stat"), stat);
+  return !stat.empty() && stat.substr(stat.rfind(')') + 2, 1) != "Z";
+}
+
+void expect_one_error(const Outcome& outcome, int code, std::string_view part) {
+  EXPECT_EQ(outcome.code, code) << outcome.out << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with("systole: error: ")) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+TEST(BenchTiming, MedianOfOddAndEvenCounts) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
+  EXPECT_EQ(median({7}), 7);
+}
+
+// The median of a sample of 7 is at most k when at least 4 of the 7 are: P(Binomial(7, k/7) >= 4) is 0.009
+// for k = 1, 0.105 for 2, 0.895 for 5 and 0.991 for 6, so the 5th and 95th percentiles are 2 and 6.
+TEST(BenchTiming, IntervalOfTheMedianIsTheBinomialOne) {
+  const Interval interval = median_interval({5, 3, 1, 7, 2, 6, 4});
+  EXPECT_EQ(interval.low, 2);
+  EXPECT_EQ(interval.high, 6);
+}
+
+TEST(BenchTiming, WindowRunsEveryRepetitionEquallyLong) {
+  std::vector<std::int64_t> calls;
+  const Window window = measure(
+      [&](std::int64_t n) {
+        calls.push_back(n);
+        const auto end = std::chrono::steady_clock::now() + n * std::chrono::microseconds(100);
+        while (std::chrono::steady_clock::now() < end) {
+        }
+      },
+      {0.005, 3});
+  EXPECT_EQ(window.repetitions, 3);
+  ASSERT_GE(calls.size(), 4u);
+  for (std::size_t i = calls.size() - 3; i < calls.size(); ++i) EXPECT_EQ(calls[i], window.iterations);
+  EXPECT_GE(window.seconds, 99e-6);
+}
+
+TEST(BenchWorkloads, DataEqualThePeers) {
+  const auto find = [](std::string_view name) {
+    for (const Workload& work : workloads(false))
+      if (work.name == name) return work;
+    throw std::runtime_error("no such workload");
+  };
+  const Batch many = batch_of(find("T1"), 50);  // of 64
+  EXPECT_EQ(many.x.type().to_string(), "f32[50,64,784]");
+  EXPECT_EQ(many.x.values<float>().back(), -0.8554498553276062f);
+  EXPECT_EQ(many.y.values<std::int32_t>().back(), 8);
+  const Batch words = batch_of(find("T6"));  // of 4, 128 words each; targets are the words moved by one
+  EXPECT_EQ(words.x.values<std::int32_t>()[2 * 128], 34782);
+  EXPECT_EQ(words.y.values<std::int32_t>()[2 * 128], 30061);
+  EXPECT_EQ(words.y.values<std::int32_t>()[2 * 128 + 127], 34782);
+  EXPECT_EQ(batch_of(find("T3")).x.type().to_string(), "f32[128,32,32,3]");
+}
+
+TEST(BenchWorkloads, SizesFollowTheDevice) {
+  std::vector<std::string> small, large;
+  for (const bool accelerator : {false, true})
+    for (const Workload& w : workloads(accelerator))
+      (accelerator ? large : small).push_back(w.name + "@" + std::to_string(w.batch) + " " + w.dtype);
+  EXPECT_EQ(small, (std::vector<std::string>{"T1@64 fp32", "T1@512 fp32", "T2@64 fp32", "T3@128 fp32",
+                                             "T4@8 fp32", "T5@32 fp32", "T6@4 fp32"}));
+  EXPECT_EQ(large, (std::vector<std::string>{"T1@64 fp32", "T1@512 fp32", "T2@64 fp32", "T2@512 bf16",
+                                             "T3@128 fp32", "T4@256 bf16", "T5@64 fp32", "T6@16 bf16"}));
+}
+
+TEST(BenchLosses, T1AgreesWithThePeers) {
+  expect_losses("T1", 64, kOneStep, {3.1745, 2.2878, 1.5512});
+  expect_losses("T1", 512, kOneStep, {3.1844, 2.8371, 2.5139});
+  expect_losses("T1", 64, kManySteps, {3.1745, 3.1843, 3.0698});
+}
+
+TEST(BenchLosses, T2AgreesWithThePeers) { expect_losses("T2", 64, kOneStep, {4.4795, 3.2695, 2.6629}); }
+
+TEST_F(BenchTest, LinesHaveThePeersForm) {
+  const Outcome outcome = run("T1 --batch 64 --quick --seconds 0.01 --json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::vector<Json> lines = json_lines(outcome.out);
+  ASSERT_EQ(lines.size(), 2u) << outcome.out;
+  for (const Json& line : lines) {
+    EXPECT_EQ(line.at("workload"), "T1");
+    EXPECT_EQ(line.at("model"), "mlp");
+    EXPECT_EQ(line.at("framework"), "systole");
+    EXPECT_EQ(line.at("dtype"), "fp32");
+    EXPECT_EQ(line.at("batch"), 64);
+    EXPECT_EQ(line.at("metric"), "samples_per_s");
+    EXPECT_NEAR(line.at("value").get<double>(), 64 / (line.at("extra").at("ms").get<double>() / 1e3),
+                line.at("value").get<double>() * 1e-3);
+    for (const char* key : {"loss3", "ms", "spread_pct", "reps", "iters", "warmup_s", "device", "version"})
+      EXPECT_TRUE(line.at("extra").contains(key)) << key;
+    EXPECT_NEAR(line.at("extra").at("loss3").at(0).get<double>(), 3.1745, 2e-4);
+  }
+  EXPECT_EQ(lines[0].at("mode"), "compile");
+  EXPECT_EQ(lines[1].at("mode"), "compile+many");
+}
+
+TEST_F(BenchTest, HoldMeasuresOneWindowPerLine) {
+  const Outcome outcome = run("--hold T1@2:compile --quick --seconds 0.002", "\n\n\n");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("#ready\n{")) << outcome.out;
+  EXPECT_EQ(json_lines(outcome.out).size(), 3u);
+  EXPECT_EQ(json_lines(outcome.out)[0].at("batch"), 2);
+}
+
+TEST_F(BenchTest, WrongUsageIsOneLine) {
+  expect_one_error(run("T9"), 2, "there is no workload T9");
+  expect_one_error(run("--hold T1@64"), 2, "expected WORKLOAD@BATCH:MODE");
+  expect_one_error(run("--hold T1@64:fast"), 2, "expected WORKLOAD@BATCH:MODE");
+  expect_one_error(run("T1 --pairs true"), 2, "one workload in one mode");
+  expect_one_error(run("T1 --dtype fp64"), 2, "fp64");
+  expect_one_error(run("T1 --batch 2 --mode compile --windows 3 --pairs true"), 2, "at least 7 pairs");
+}
+
+TEST_F(BenchTest, PairsGiveTheRatioOfTheMediansWithItsInterval) {
+  const Outcome outcome = pairs(R"(echo "# some framework"
+echo "#ready"
+while read line; do
+  echo called >> calls
+  echo '{"framework": "fake", "mode": "jit", "metric": "samples_per_s", "value": 1000.0, "extra": {}}'
+done
+echo done > ended
+)");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::vector<Json> lines = json_lines(outcome.out);
+  ASSERT_EQ(lines.size(), 1u) << outcome.out;
+  const Json& extra = lines[0].at("extra");
+  const double ratio = lines[0].at("value").get<double>();
+  EXPECT_EQ(lines[0].at("metric"), "ratio");
+  EXPECT_EQ(extra.at("pairs"), 7);
+  EXPECT_EQ(extra.at("peer"), "fake");
+  EXPECT_EQ(extra.at("peer_samples_per_s"), 1000);
+  EXPECT_NEAR(ratio, extra.at("samples_per_s").get<double>() / 1000, 1e-3 * ratio);
+  EXPECT_LE(extra.at("low").get<double>(), ratio);
+  EXPECT_GE(extra.at("high").get<double>(), ratio);
+  const std::string calls = read("calls");
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), '\n'), 7);
+  EXPECT_EQ(read("ended"), "done\n") << "the peer was not left to end by itself";
+}
+
+TEST_F(BenchTest, APeerThatEndsIsQuoted) {
+  expect_one_error(pairs("echo 'no such GPU' >&2; exit 3"), 1, "it said last: 'no such GPU'");
+  expect_one_error(pairs("echo '#ready'; read line; echo 'out of memory' >&2"), 1,
+                   "ended before it printed a result");
+}
+
+TEST_F(BenchTest, APeerThatPrintsSomethingElseIsQuoted) {
+  expect_one_error(pairs("echo '#ready'; while read line; do echo hello; done"), 1, "'hello'");
+  expect_one_error(pairs("echo '#ready'; while read line; do echo '{\"metric\": 1}'; done"), 1, "no result");
+  expect_one_error(pairs("echo '#ready'; while read l; do echo '{\"metric\": \"error\", \"value\": null, "
+                         "\"x\": \"no\"}'; done"),
+                   1, "reports no value");
+  expect_one_error(pairs("echo '#ready'; while read l; do echo '{\"metric\": \"ms\", \"value\": 2}'; done"),
+                   1, "measures something else");
+}
+
+TEST_F(BenchTest, APeerThatIsNeverReadyIsEndedAfterTheLimit) {
+  const Outcome outcome =
+      pairs("trap '' TERM\necho $$ > pid\necho warming up\nwhile :; do sleep 0.1; done", "--ready-limit 0.3");
+  expect_one_error(outcome, 1, "did not print #ready in time");
+  EXPECT_LT(outcome.seconds, 20);
+  std::string pid = read("pid");
+  pid.pop_back();
+  for (int i = 0; i < 500 && alive(pid); ++i) ::usleep(10'000);  // a signal takes its time to arrive
+  EXPECT_FALSE(alive(pid));
+}
+
+TEST_F(BenchTest, APeerThatStopsAnsweringIsEndedAfterTheLimit) {
+  expect_one_error(pairs("echo '#ready'; exec sleep 60", "--window-limit 0.3"), 1,
+                   "did not print a result in time");
+}
+
+}  // namespace
+}  // namespace systole::cli::bench
+
+#endif

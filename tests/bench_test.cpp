@@ -22,6 +22,7 @@
 #include "bench_losses.h"
 #include "cli/bench/timing.h"
 #include "cli/bench/workloads.h"
+#include "scratch_folder.h"
 
 namespace systole::cli::bench {
 namespace {
@@ -35,14 +36,8 @@ struct Outcome {
   double seconds = 0;
 };
 
-class BenchTest : public testing::Test {
+class BenchTest : public ScratchFolder {
  protected:
-  BenchTest() {
-    std::string name = (fs::temp_directory_path() / "systole-bench-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~BenchTest() override { fs::remove_all(folder_); }
-
   // `arguments` is shell text; it runs in the test's folder.
   Outcome run(const std::string& arguments, const std::string& input = "") {
     std::ofstream(folder_ / "stdin") << input;
@@ -66,8 +61,6 @@ class BenchTest : public testing::Test {
     text << in.rdbuf();
     return text.str();
   }
-
-  fs::path folder_;
 };
 
 std::vector<Json> json_lines(const std::string& text) {

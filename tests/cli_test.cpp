@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "scratch_folder.h"
 #include "systole/io.h"
 #include "systole/ir.h"
 #include "systole/runtime.h"
@@ -48,14 +49,8 @@ graph @affine(%x: f32[N,2], %w: f32[2,2], %b: f32[2]) {
 }
 )";
 
-class CliTest : public testing::Test {
+class CliTest : public ScratchFolder {
  protected:
-  CliTest() {
-    std::string name = (fs::temp_directory_path() / "systole-cli-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~CliTest() override { fs::remove_all(folder_); }
-
   // `arguments` is shell text; it runs in the test's folder.
   Outcome run(const std::string& arguments, const std::string& input = "", const std::string& prefix = "") {
     write("stdin", input);
@@ -84,8 +79,6 @@ class CliTest : public testing::Test {
   }
   // x·w + b: rows (1 + 200, 10 + 2000), (3 - 400, 30 - 4000), (600, 6000), plus (0.5, -1).
   const std::vector<double> affine_y_ = {201.5, 2009, -396.5, -3971, 600.5, 5999};
-
-  fs::path folder_;
 };
 
 void expect_usage_error(const Outcome& outcome, std::string_view part) {

@@ -19,6 +19,7 @@
 #include "data/counter_hash.h"
 #include "error_check.h"
 #include "io/crc32.h"
+#include "scratch_folder.h"
 #include "systole/data.h"
 #include "systole/io.h"
 
@@ -142,15 +143,7 @@ TEST(ContactSheet, WhatDoesNotFitIsRefused) {
   error_of(ErrorKind::kShape, [&] { data::contact_sheet(made.labels, made.labels, made.labels); });
 }
 
-class PngTest : public testing::Test {
- protected:
-  PngTest() {
-    std::string name = (fs::temp_directory_path() / "systole-png-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~PngTest() override { fs::remove_all(folder_); }
-  fs::path folder_;
-};
+using PngTest = ScratchFolder;
 
 #if __has_include(<png.h>)
 std::vector<std::uint8_t> read_png(const fs::path& file, png_uint_32 format, std::uint32_t width,

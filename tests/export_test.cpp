@@ -14,6 +14,7 @@
 #include <string>
 
 #include "codegen/stablehlo.h"
+#include "scratch_folder.h"
 #include "systole/ir/text.h"
 
 namespace systole {
@@ -24,14 +25,9 @@ namespace fs = std::filesystem;
 constexpr const char* kGraph =
     "systole.ir 1\n\ngraph @main(%x: f32[N,2]) {\n  %y = neg(%x)\n  return y: %y\n}\n";
 
-class ExportTest : public testing::Test {
+class ExportTest : public ScratchFolder {
  protected:
-  ExportTest() {
-    std::string name = (fs::temp_directory_path() / "systole-export-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    std::ofstream(folder_ / "g.sir") << kGraph;
-  }
-  ~ExportTest() override { fs::remove_all(folder_); }
+  ExportTest() { std::ofstream(folder_ / "g.sir") << kGraph; }
 
   int run(const std::string& arguments) {
     const std::string line = "cd '" + folder_.string() + "' && '" + SYSTOLE_COMMAND + "' export " +
@@ -43,8 +39,6 @@ class ExportTest : public testing::Test {
     std::ifstream file(folder_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-
-  fs::path folder_;
 };
 
 TEST_F(ExportTest, StableHloGoesToTheOutputOrToAFile) {

@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "io/crc32.h"
+#include "scratch_folder.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
 
@@ -46,19 +47,11 @@ Bytes bytes_of(std::string_view text) {
 Bytes file_bytes(const fs::path& file) { return bytes_of(read_text_file(file)); }
 
 // A folder of its own per test, removed at the end.
-class IoTest : public testing::Test {
+class IoTest : public ScratchFolder {
  protected:
-  IoTest() {
-    std::string name = (fs::temp_directory_path() / "systole-io-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~IoTest() override { fs::remove_all(folder_); }
-
   std::size_t files_in_folder() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), {}));
   }
-
-  fs::path folder_;
 };
 
 // The error of a call that must fail.

@@ -352,7 +352,6 @@ void run_pending(std::span<const Tensor> tensors, std::string_view where) {
   std::vector<Tensor> roots;
   for (const Tensor& x : tensors) {
     if (ready(x, where)) continue;
-    // A number read back is a value like any other: give it a buffer.
     const Kind kind = x.record()->kind.load(std::memory_order_acquire);
     if (kind != Kind::constant && kind != Kind::host) roots.push_back(x);
   }

@@ -2,7 +2,8 @@
 
 // A Frame is a function being traced on this thread. While it is the innermost one, everything recorded
 // belongs to it; reading a Variable gives the value the function sees and assigning one changes only what the
-// function sees. Nothing outside changes until commit(), so a function that throws leaves no mark.
+// function sees. Nothing outside changes before the caller commits what the
+// function did (trace.h), so a function that throws leaves no mark.
 
 #include <cstdint>
 #include <memory>
@@ -43,7 +44,6 @@ class Frame {
   Frame& operator=(const Frame&) = delete;
 
   std::uint32_t id() const { return id_; }
-  const Frame* parent() const { return parent_; }
   std::uint32_t compile_id() const { return compile_id_; }  // the enclosing compile(fn), or 0
   bool contains(std::uint32_t trace) const;                 // this frame or one around it
 

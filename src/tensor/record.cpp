@@ -13,6 +13,7 @@
 #include "tensor/devices.h"
 #include "tensor/evaluate.h"
 #include "tensor/frame.h"
+#include "tensor/functions.h"
 #include "tensor/intern.h"
 #include "tensor/thread_state.h"
 
@@ -88,14 +89,6 @@ Tensor elementwise(ir::Op op, const ir::OpInfo& info, std::initializer_list<cons
   return finished(std::move(record));
 }
 
-Tensor broadcast_to(const Tensor& x, const Shape& shape) {
-  if (x.shape() == shape) return x;
-  const int offset = shape.rank() - x.rank();
-  Ints axes;
-  for (int i = 0; i < x.rank(); ++i) axes.push_back(offset + i);
-  return record(ir::Op::broadcast, {x}, ir::BroadcastAttrs{shape, axes});
-}
-
 }  // namespace
 
 const ir::Attrs& Record::attrs() const {
@@ -107,7 +100,7 @@ void retain(Record* record) noexcept { record->references.fetch_add(1, std::memo
 
 void release(Record* record) noexcept {
   if (record->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  // Records to free are chained through their first operand, so that a chain of any length needs no stack.
+  // A list of its own instead of recursion: a chain of any length needs no stack.
   std::vector<Record*> dead;
   Record* next = record;
   for (;;) {
@@ -139,10 +132,6 @@ RecordRef new_record(Kind kind, Type type) {
   record->thread = state.thread;
   record->sequence = record->oldest = ++state.sequence;
   return record;
-}
-
-void add_operand(Record& record, const Tensor& operand) {
-  attach(record, operand.record().get(), ir::name(record.op));
 }
 
 void check_trace(const Record& record, std::string_view where) {
@@ -178,8 +167,8 @@ Tensor binary(ir::Op op, const Tensor& a, const Tensor& b) {
                 "equal sizes, or 1, counted from the last axis",
                 x.type.to_string() + " and " + y.type.to_string());
   const Shape& shape = *joined;
-  const Tensor left = broadcast_to(as_dtype(a, dtype), shape);
-  const Tensor right = broadcast_to(as_dtype(b, dtype), shape);
+  const Tensor left = stretched(as_dtype(a, dtype), shape);
+  const Tensor right = stretched(as_dtype(b, dtype), shape);
   return elementwise(op, info, {&left, &right});
 }
 
@@ -312,7 +301,7 @@ Tensor constant_like(const Tensor& x, double value) {
 }
 
 Tensor filled(const Type& type, double value) {
-  return broadcast_to(constant(Literal::full({type.dtype, {}}, value)), type.shape);
+  return stretched(constant(Literal::full({type.dtype, {}}, value)), type.shape);
 }
 
 DType common_dtype(std::span<const Tensor> tensors, std::string_view where) {

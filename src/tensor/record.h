@@ -78,7 +78,6 @@ inline constexpr std::int64_t kFlushLength = 4096;  // pending work of one chain
 
 // A record with no operands yet; the caller fills in the rest before anyone else sees it.
 RecordRef new_record(Kind kind, Type type);
-void add_operand(Record& record, const Tensor& operand);
 
 // One op with operands of the types it needs (no promotion, no broadcasting). Throws what inference throws.
 Tensor record(ir::Op op, std::initializer_list<Tensor> operands, ir::Attrs attrs = {});

@@ -13,6 +13,7 @@
 #include "systole/compile.h"
 #include "systole/ir/composite.h"
 #include "systole/ops.h"
+#include "systole/tensor/shaping.h"
 #include "tensor/record.h"
 #include "tensor/trace.h"
 
@@ -47,17 +48,6 @@ ir::Graph with_stopped_outputs(const ir::Graph& graph, std::size_t first) {
 
 void append(std::vector<Tensor>& to, std::span<const Tensor> more) {
   to.insert(to.end(), more.begin(), more.end());
-}
-
-Tensor moved_axis(const Tensor& x, std::int64_t from, std::int64_t to) {
-  if (from == to) return x;
-  Ints order;
-  for (std::int64_t i = 0; i < x.rank(); ++i)
-    if (i != from) order.push_back(i);
-  Ints permutation;
-  for (std::int64_t i = 0, next = 0; i < x.rank(); ++i)
-    permutation.push_back(i == to ? from : order[static_cast<std::size_t>(next++)]);
-  return record(ir::Op::transpose, {x}, ir::TransposeAttrs{permutation});
 }
 
 std::vector<Tensor> chosen(const Flat& arguments, std::span<const int> which) {
@@ -201,7 +191,7 @@ Flat vmap(const tree::FlatFunction& fn, const Flat& arguments, const std::vector
       throw Error(ErrorKind::kShape, "vmap", fmt::format("argument {} has another number of entries", i),
                   size->to_string(), mapped.to_string());
     size = mapped;
-    inputs.push_back(moved_axis(x, axis, 0));
+    inputs.push_back(move_axis(x, axis, 0));
     Type type{x.dtype(), {}};
     for (int k = 1; k < x.rank(); ++k)
       type.shape.push_back(inputs.back().shape()[static_cast<std::size_t>(k)]);
@@ -229,7 +219,7 @@ Flat vmap(const tree::FlatFunction& fn, const Flat& arguments, const std::vector
       for (const Dim& d : y.shape()) shape.push_back(d);
       y = built({y}, [&](const ir::Values& v) { return ops::broadcast_to(v[0], shape); });
     }
-    y = moved_axis(y, 0, normalize_axis(out_axis, y.rank(), "vmap"));
+    y = move_axis(y, 0, normalize_axis(out_axis, y.rank(), "vmap"));
   }
   return committed(traced, outputs);
 }

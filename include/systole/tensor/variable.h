@@ -3,7 +3,7 @@
 // A Variable is a named cell that holds a Tensor and can be assigned: a parameter, an optimiser's moment, a
 // running statistic, a random key. Copies of a Variable refer to the same cell; clone() makes another cell.
 //
-// In a trace (compile.h) reading a Variable makes it an input of the compiled program and assigning it makes
+// In a trace (compiled.h) reading a Variable makes it an input of the compiled program and assigning it makes
 // it an output; the memory stays on the device and does not move. A Tensor read before an assignment keeps
 // the old numbers. Two threads may not use one Variable at a time unless both only read.
 

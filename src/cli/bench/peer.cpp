@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,12 +45,15 @@ std::pair<int, int> make_pipe() {
   return {ends[0], ends[1]};
 }
 
+// In memory, and always written at its end: several processes of the peer may write to it.
 int make_scratch_file() {
-  std::string name =
-      std::string(::getenv("TMPDIR") != nullptr ? ::getenv("TMPDIR") : "/tmp") + "/systole-peer-XXXXXX";
-  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC | O_APPEND);
-  if (descriptor < 0) refused("mkostemp", errno);
-  ::unlink(name.c_str());
+  const int descriptor = ::memfd_create("systole-peer", MFD_CLOEXEC);
+  if (descriptor < 0) refused("memfd_create", errno);
+  if (::fcntl(descriptor, F_SETFL, O_APPEND) != 0) {
+    const int code = errno;
+    ::close(descriptor);
+    refused("fcntl", code);
+  }
   return descriptor;
 }
 

@@ -9,6 +9,7 @@
 #include "systole/tensor/dlpack.h"
 #include "systole/tensor/linalg.h"
 #include "systole/tensor/math.h"
+#include "systole/tensor/mesh.h"
 #include "systole/tensor/neural.h"
 #include "systole/tensor/random.h"
 #include "systole/tensor/shaping.h"

@@ -17,6 +17,7 @@
 #include "tensor/control_body.h"
 #include "tensor/devices.h"
 #include "tensor/evaluate.h"
+#include "tensor/mesh.h"
 #include "tensor/record.h"
 #include "tensor/trace.h"
 
@@ -49,15 +50,43 @@ struct Specialization {
   }
 };
 
-// Input names: the arguments by number, Variables by their names, all different.
+// What each step of a program sees: its arguments, entries of them, or rows of them that an input after all
+// others numbers.
+enum class Sees { all, entries, rows };
+
+// The value under a sharding; one that has another is passed on under the new one.
+ir::Value under(ir::Graph& graph, const ir::Value& value, const ir::Sharding& sharding) {
+  const ir::Node& node = graph.node(value.id().node);
+  const auto index = static_cast<std::size_t>(value.id().index);
+  const bool taken = !node.shardings.empty() && node.shardings[index];
+  if (taken && *node.shardings[index] == sharding) return value;
+  const ir::Value own =
+      taken ? graph.add(ir::Op::reshape, {value}, ir::ReshapeAttrs{value.type().shape}) : value;
+  graph.set_sharding(own, sharding);
+  return own;
+}
+
+// Input names: the arguments by number, Variables by their names, all different. With a mesh, every input and
+// output has a sharding.
 ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t arguments,
-                const std::string& name) {
-  ir::Graph out(name);
+                const FunctionOptions& options, Sees sees) {
+  ir::Graph out(options.name);
+  if (options.mesh) out.set_mesh(grid(*options.mesh));
+  const auto sharding = [&](std::size_t i) -> ir::Sharding {
+    const Type& type = graph.input_type(i);
+    const bool rows = sees == Sees::rows;
+    if (i < arguments && !rows) return argument_sharding(*options.mesh, i, type, sees == Sees::entries);
+    if (rows && i + 1 == graph.inputs().size()) return batch_sharding(*options.mesh, "indices", type, 1);
+    if (i >= arguments && i < arguments + traced.bound.size())
+      return variable_sharding(*options.mesh, traced.bound[i - arguments].cell->name, type);
+    return {std::vector<ir::MeshAxisNames>(type.shape.size())};
+  };
   std::map<const Cell*, std::size_t> assigned;
   for (std::size_t k = 0; k < traced.assigned.size(); ++k) assigned.emplace(traced.assigned[k].cell.get(), k);
   std::set<std::string> taken;
   std::map<std::string, int> next;  // number of a name that is taken
   ir::Values inputs;
+  std::vector<ir::Sharding> shardings;  // of the inputs
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
     std::string label;
     std::int64_t alias = -1;
@@ -74,15 +103,25 @@ ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t argume
     for (const std::string base = label; !taken.insert(label).second;)
       label = fmt::format("{}.{}", base, ++next.try_emplace(base, 1).first->second);
     inputs.push_back(out.input(label, graph.input_type(i), alias));
+    if (!options.mesh) continue;
+    shardings.push_back(sharding(i));
+    out.set_sharding(inputs.back(), shardings.back());
   }
-  const ir::Values outputs = ir::inline_graph(out, graph, inputs);
+  ir::Values outputs = ir::inline_graph(out, graph, inputs);
+  if (options.mesh) {
+    const std::size_t results = traced.results.tensors.size();
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      ir::Sharding wanted{std::vector<ir::MeshAxisNames>(outputs[k].type().shape.size())};
+      for (std::size_t b = 0; k >= results && b < traced.bound.size(); ++b)
+        if (traced.bound[b].cell == traced.assigned[k - results].cell) wanted = shardings[arguments + b];
+      outputs[k] = under(out, outputs[k], wanted);
+    }
+  }
   for (const ir::Value& v : outputs) out.output(v);
   return out;
 }
 
-// One scan of `length` steps. Step i sees entry i of the arguments, the arguments themselves, or, with
-// `indices`, rows indices[i] of them.
-enum class Sees { entries, all, rows };
+// One scan of `length` steps; `indices` is for Sees::rows.
 ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim length, Sees sees,
                  const Type* indices = nullptr) {
   const std::size_t count = arguments.size(), results = traced.results.tensors.size();
@@ -180,11 +219,12 @@ struct CompiledFunction::State {
     made->traced = trace(call.fn, arguments, call.arguments,
                          {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
     made->types = call.types;
-    made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options.name);
+    made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options, Sees::all);
     made->arguments = arguments;
     made->structure = call.arguments.structure;
     made->keys = call.arguments.keys;
     for (const Frame::Binding& b : made->traced.bound) made->variables.push_back(b.cell->type);
+    if (options.mesh) tell_of_unused_rules(*made);
     for (Tensor& x : made->traced.results.tensors) x = Tensor();
     run_pending(made->traced.captures, "compile");
     for (auto* list : {&made->traced.bound, &made->traced.assigned})
@@ -192,6 +232,13 @@ struct CompiledFunction::State {
     specializations.push_back(made);
     ++traces;
     return made;
+  }
+
+  void tell_of_unused_rules(const Specialization& s) const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < s.arguments.size(); ++i) names.push_back(fmt::format("arg{}", i));
+    for (const Frame::Binding& b : s.traced.bound) names.push_back(b.cell->name);
+    warn_of_unused_rules(*options.mesh, names, options.name);
   }
 
   std::shared_ptr<Program> program(Specialization& s, std::vector<std::int64_t> form, std::uint8_t place,
@@ -204,6 +251,7 @@ struct CompiledFunction::State {
   }
 
   std::uint8_t place(const Specialization& s, std::span<const Tensor> arguments) const {
+    if (options.mesh) return device_id(options.mesh->device);
     if (!options.device.empty()) return device_id(options.device);
     std::uint8_t found = kAnyDevice;
     const auto look = [&](const Tensor& x) {
@@ -251,6 +299,12 @@ struct CompiledFunction::State {
 };
 
 CompiledFunction::CompiledFunction(FunctionOptions options) : state_(std::make_shared<State>()) {
+  if (options.mesh) {
+    check(*options.mesh);
+    if (!options.device.empty() && options.device != options.mesh->device)
+      throw Error(ErrorKind::kInvalidArgument, "compile", "a device beside the mesh's", options.mesh->device,
+                  options.device);
+  }
   state_->options = std::move(options);
 }
 
@@ -316,8 +370,8 @@ Flat CompiledFunction::many(const Call& call) const {
   const std::uint8_t place = state_->place(*s, arguments);
   const Dim steps = types[0].shape[0];
   const auto program = state_->program(*s, {1, steps.value()}, place, [&] {
-    return named(looped(s->traced, types, steps, Sees::entries), s->traced, types.size(),
-                 state_->options.name);
+    return named(looped(s->traced, types, steps, Sees::entries), s->traced, types.size(), state_->options,
+                 Sees::entries);
   });
   return state_->run(*s, *program, arguments, nullptr);
 }
@@ -332,7 +386,8 @@ Flat CompiledFunction::repeat(const Call& call, std::int64_t steps) const {
   const auto program = state_->program(*s, {3, steps}, place, [&] {
     std::vector<Type> types;
     for (const Tensor& x : call.arguments.tensors) types.push_back(x.type());
-    return named(looped(s->traced, types, steps, Sees::all), s->traced, types.size(), state_->options.name);
+    return named(looped(s->traced, types, steps, Sees::all), s->traced, types.size(), state_->options,
+                 Sees::all);
   });
   return state_->run(*s, *program, call.arguments.tensors, nullptr);
 }
@@ -373,7 +428,7 @@ Flat CompiledFunction::many_at(const Call& call, const Tensor& indices) const {
   const std::uint8_t place = state_->place(*s, data.tensors);
   const auto program = state_->program(*s, form, place, [&] {
     return named(looped(s->traced, types, index.shape[0], Sees::rows, &index), s->traced, types.size(),
-                 state_->options.name);
+                 state_->options, Sees::rows);
   });
   return state_->run(*s, *program, data.tensors, &indices);
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "systole/base/export.h"
+#include "systole/tensor/mesh.h"
 #include "systole/tensor/tree.h"
 
 namespace systole {
@@ -29,6 +31,7 @@ namespace systole {
 struct FunctionOptions {
   std::string device;  // empty: where the arguments and Variables are
   std::string name = "main";
+  std::optional<DeviceMesh> mesh;  // run on all its devices
 };
 
 namespace recording {
@@ -118,6 +121,14 @@ using Function = Compiled<std::function<Signature>>;
 template <class F>
   requires(!std::is_convertible_v<const F&, const ir::Graph&>)
 Compiled<F> compile(F fn, FunctionOptions options = {}) {
+  return Compiled<F>(std::move(fn), std::move(options));
+}
+
+// For all devices of a mesh: mesh.h.
+template <class F>
+  requires(!std::is_convertible_v<const F&, const ir::Graph&>)
+Compiled<F> compile(F fn, DeviceMesh mesh, FunctionOptions options = {}) {
+  options.mesh = std::move(mesh);
   return Compiled<F>(std::move(fn), std::move(options));
 }
 

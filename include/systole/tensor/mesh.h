@@ -1,7 +1,7 @@
 #pragma once
 
-// Many devices as one: a function compiled for a mesh runs on all its devices at once, and its numbers are those of one
-// device. The batch is split among the devices; a Variable is whole on each or split by a rule.
+// Many devices as one: a function compiled for a mesh runs on all its devices at once, and its numbers are
+// those of one device. The batch is split among the devices; a Variable is whole on each or split by a rule.
 //
 //   DeviceMesh mesh("tpu", {{"data", 4}});
 //   auto step = compile(fn, mesh);             // data parallel: the arguments' leading axis is split in 4
@@ -22,9 +22,10 @@
 
 namespace systole {
 
-// How a Variable or an argument is split. `names`: all that ends so at a dot, and * stands for any text, so "fc.weight"
-// means "h.0.fc.weight" and "adam.m.h.0.fc.weight" too; arguments are "arg0", "arg1", …. `dims`: for each dimension the
-// mesh axis that splits it, several as "data,model", or "" for none; dimensions left out are whole.
+// How a Variable or an argument is split. `names`: all that ends so at a dot, and * stands for any text, so
+// "fc.weight" means "h.0.fc.weight" and "adam.m.h.0.fc.weight" too; arguments are "arg0", "arg1", …. `dims`:
+// for each dimension the mesh axis that splits it, several as "data,model", or "" for none; dimensions left
+// out are whole.
 struct ShardingRule {
   std::string names;
   std::vector<std::string> dims;
@@ -32,18 +33,17 @@ struct ShardingRule {
 };
 
 struct SYSTOLE_API DeviceMesh {
-  std::string device = "auto";         // the first; the others have the numbers after it
-  std::vector<ir::Mesh::Axis> axes;    // in row-major order of devices
-  std::vector<ShardingRule> rules;     // the first that fits counts
-  std::string batch_axes = "data";     // what splits the leading axis of arguments without a rule; axes that the
-                                       // mesh lacks do not
+  std::string device = "auto";       // the first; the others have the numbers after it
+  std::vector<ir::Mesh::Axis> axes;  // in row-major order of devices
+  std::vector<ShardingRule> rules;   // the first that fits counts
+  std::string batch_axes = "data";  // what splits the leading axis of arguments without a rule; axes that the
+                                    // mesh lacks do not
 
-  DeviceMesh() = default;
   DeviceMesh(std::string device, std::vector<ir::Mesh::Axis> axes);
 
   DeviceMesh& rule(std::string names, std::vector<std::string> dims);
-  // The Linear layers so called, split by outputs, or by inputs. A column-parallel layer and a row-parallel one after it
-  // exchange data once.
+  // The Linear layers so called, split by outputs, or by inputs. A column-parallel layer and a row-parallel
+  // one after it exchange data once.
   DeviceMesh& column_parallel(std::string_view layer, std::string_view axis = "model");
   DeviceMesh& row_parallel(std::string_view layer, std::string_view axis = "model");
 

@@ -50,8 +50,9 @@ struct Task {
 };
 
 bool on_accelerator() {
-  const std::string backend = current_device().backend;
-  return backend == "cuda" || backend == "tpu";
+  const DeviceName device = current_device();
+  return device.backend == "cuda" || device.backend == "tpu" ||
+         (device.backend == "pjrt" && device.plugin != "cpu");
 }
 
 bench::Effort effort(const Options& options) {

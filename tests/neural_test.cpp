@@ -168,6 +168,16 @@ TEST(Normalisation, OfGroupsAndBatches) {
   error_of(ErrorKind::kInvalidArgument, [&] { group_norm(x, 4, weight, bias); });
 }
 
+TEST(Neural, VarianceOfABatchFarFromZero) {  // of 10^4, and of 10^4 + 1: 1/4, lost in f32 by mean squares
+  std::vector<float> values;
+  for (int i = 0; i < 256; ++i) values.push_back(10000.0F + static_cast<float>(i % 2));
+  const Tensor x = Tensor(Literal::of<float>(Shape{256, 1}, values));
+  const Tensor one = ones({1});
+  const BatchStatistics batch = batch_norm_train(x, one, zeros({1}));
+  EXPECT_NEAR(batch.mean.item<double>(), 10000.5, 1e-3);
+  EXPECT_NEAR(batch.variance.item<double>(), 0.25, 1e-4);
+}
+
 TEST(Attention, WithEveryKindOfMask) {
   const Tensor q = wave({2, 3, 4, 5}, 0.1), k = wave({2, 3, 6, 5}, 0.2), v = wave({2, 3, 6, 7}, 0.3);
   const Shape shape{2, 3, 4, 7};

@@ -50,12 +50,6 @@ std::string layout_text(std::string_view layout) {
   return text + "]";
 }
 
-std::string flags_text(const Ints& flags) {
-  std::string text;
-  for (const std::int64_t f : flags) text += fmt::format("{}{}", text.empty() ? ": " : ", ", f != 0);
-  return "array<i1" + text + ">";
-}
-
 }  // namespace
 
 Value dot_general(Emitter& e, const ir::Node& node, const Value& a, const Value& b) {
@@ -86,14 +80,25 @@ Value convolution(Emitter& e, const ir::Node& node, const Value& x, const Value&
     padding.push_back(low[i]);
     padding.push_back(high[i]);
   }
+  // XLA's GPU compiler knows the gradient of a strided convolution by its reversed kernel, not by a reversed
+  // window.
+  Value window = f.b;
+  Ints reversed;
+  const ir::ConvolutionAxes axes = ir::parse_convolution_layout(a.layout);
+  for (std::size_t i = 0; i < a.reverse.size(); ++i) {
+    const std::int64_t axis = axes.kernel_spatial[i];
+    if (a.reverse[i] != 0 && window.type.shape[static_cast<std::size_t>(axis)].value() > 1)
+      reversed.push_back(axis);
+  }
+  if (!reversed.empty())
+    window = e.op("reverse", {window}, window.type, "dimensions = " + array_text(reversed));
   const std::string attrs = fmt::format(
-      "window_strides = {}, padding = {}, lhs_dilation = {}, rhs_dilation = {}, window_reversal = {}, "
+      "window_strides = {}, padding = {}, lhs_dilation = {}, rhs_dilation = {}, "
       "dimension_numbers = #stablehlo.conv<{}>, feature_group_count = {} : i64, batch_group_count = {} : i64",
       array_text(full(a.strides, 1)), table_text(padding, 2), array_text(full(a.operand_dilation, 1)),
-      array_text(full(a.kernel_dilation, 1)), flags_text(full(a.reverse, 0)), layout_text(a.layout),
-      a.feature_groups, a.batch_groups);
+      array_text(full(a.kernel_dilation, 1)), layout_text(a.layout), a.feature_groups, a.batch_groups);
   const Value result =
-      e.op("convolution", {f.a, f.b}, with_dtype(node.types[0], f.result), attrs + f.precision);
+      e.op("convolution", {f.a, window}, with_dtype(node.types[0], f.result), attrs + f.precision);
   return e.cast(result, dtype);
 }
 

@@ -1,7 +1,11 @@
-// Layer and batch normalisation with their gradients. Statistics take two passes (mean, then mean square
-// distance), in f32 for the small floats; scale and bias may have x's dtype or that one.
+// Layer and batch normalisation with their gradients. Statistics are taken in f32 for the small floats; scale
+// and bias may have x's dtype or that one. A row's variance takes a second pass over the row; a batch is far
+// larger than any cache, so its mean and variance come from one pass over distances from a value of the
+// batch.
 
 #include <fmt/format.h>
+
+#include <optional>
 
 #include "ops/composites/common.h"
 #include "ops/composites/definitions.h"
@@ -108,6 +112,33 @@ BatchAxes batch_axes(Value x, const ir::AttrMap& attrs) {
   return {other_axes({axis}, x.rank()), {x.shape()[static_cast<std::size_t>(axis)]}};
 }
 
+// The first value of each feature; nothing when there may be none.
+std::optional<Value> first_of(Value x, const BatchAxes& batch) {
+  Shape limits = x.shape();
+  for (const std::int64_t axis : batch.axes) {
+    Dim& d = limits[static_cast<std::size_t>(axis)];
+    if (!d.is_static() || d.value() == 0) return std::nullopt;
+    d = 1;
+  }
+  return reshape(slice(x, Ints(limits.size(), 0), limits), batch.shape);
+}
+
+struct Statistics {
+  Value mean, variance;
+};
+Statistics statistics(Value x, const BatchAxes& batch) {
+  const Averages average(x, batch.axes);
+  const std::optional<Value> first = first_of(x, batch);
+  if (!first) {
+    const Value mean = average.reduced(x);
+    return {mean, average.reduced(square(sub(x, average.spread(mean))))};
+  }
+  const Value distance = sub(x, average.spread(*first));
+  const Value offset = average.reduced(distance);
+  const Value variance = sub(average.reduced(square(distance)), square(offset));
+  return {add(*first, offset), max(variance, full(x.graph(), variance.type(), 0))};
+}
+
 Values build_batch_norm_train(Graph&, const Values& operands, const ir::AttrMap& attrs) {
   const Operands check(operands, 3);
   check.check_dtype(0, kFloats);
@@ -115,13 +146,11 @@ Values build_batch_norm_train(Graph&, const Values& operands, const ir::AttrMap&
   for (const std::size_t parameter : {1, 2}) check.check_companion(parameter, batch.shape);
   const Value x = widen(operands[0]);
   const Averages average(x, batch.axes);
-  const Value mean = average.reduced(x);
-  const Value centered = sub(x, average.spread(mean));
-  const Value variance = average.reduced(square(centered));
+  const auto [mean, variance] = statistics(x, batch);
   const Value inverse = inverse_deviation(variance, ir::get_double(attrs, "eps"));
   const Value scale = average.spread(mul(inverse, convert(operands[1], x.dtype())));
   const Value bias = average.spread(convert(operands[2], x.dtype()));
-  const Value y = add(mul(centered, scale), bias);
+  const Value y = add(mul(sub(x, average.spread(mean)), scale), bias);
   const DType parameter_dtype = operands[1].dtype();
   return {convert(y, operands[0].dtype()), convert(mean, parameter_dtype),
           convert(variance, parameter_dtype)};
@@ -151,13 +180,15 @@ Values build_batch_norm_grad(Graph&, const Values& operands, const ir::AttrMap& 
   const Value grad = widen(operands[0]), x = widen(operands[1]);
   const auto parameter = [&](std::size_t i) { return convert(operands[i], x.dtype()); };
   const Averages average(x, batch.axes);
-  const Value inverse = average.spread(inverse_deviation(parameter(4), ir::get_double(attrs, "eps")));
-  const Value normal = mul(sub(x, average.spread(parameter(3))), inverse);
-  const Value scaled = mul(grad, average.spread(parameter(2)));
+  const Value inverse = inverse_deviation(parameter(4), ir::get_double(attrs, "eps"));
+  const Value normal = mul(sub(x, average.spread(parameter(3))), average.spread(inverse));
+  // As normalisation_grad, with the scale taken out of the means: they are the parameters' gradients.
+  const Value dscale = sum(mul(grad, normal), batch.axes), dbias = sum(grad, batch.axes);
+  const Value rest = sub(sub(grad, average.share(dbias)), mul(normal, average.share(dscale)));
+  const Value dx = mul(average.spread(mul(inverse, parameter(2))), rest);
   const DType parameter_dtype = operands[2].dtype();
-  return {convert(normalisation_grad(scaled, normal, inverse, average), operands[1].dtype()),
-          convert(sum(mul(grad, normal), batch.axes), parameter_dtype),
-          convert(sum(grad, batch.axes), parameter_dtype)};
+  return {convert(dx, operands[1].dtype()), convert(dscale, parameter_dtype),
+          convert(dbias, parameter_dtype)};
 }
 
 ir::AttrMap layer_defaults() { return {{"eps", 1e-5}, {"axes", std::int64_t{1}}}; }
@@ -181,9 +212,8 @@ ir::MaybeValues batch_norm_train_backward(const Values& operands, const Values& 
   const Averages average(x, batch.axes);
   // Statistics that were rounded to a narrow dtype are computed again.
   const bool wide = results[1].dtype() == x.dtype();
-  const Value mean = wide ? results[1] : average.reduced(x);
+  const auto [mean, variance] = wide ? Statistics{results[1], results[2]} : statistics(x, batch);
   const Value centered = sub(x, average.spread(mean));
-  const Value variance = wide ? results[2] : average.reduced(square(centered));
   Value dx = full(x.graph(), x.type(), 0);
   ir::MaybeValues out(3);
   if (cotangents[0]) {

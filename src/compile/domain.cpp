@@ -1,0 +1,61 @@
+#include "compile/domain.h"
+
+#include <fmt/format.h>
+
+namespace systole::lower {
+
+namespace {
+
+Domain collapsed(const Shape& shape, const std::vector<bool>& reduced) {
+  Domain domain;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t size = shape[i].value();
+    if (size == 1) continue;
+    if (!domain.axes.empty() && domain.axes.back().reduced == reduced[i])
+      domain.axes.back().size *= size;
+    else
+      domain.axes.push_back({size, reduced[i]});
+  }
+  return domain;
+}
+
+}  // namespace
+
+std::int64_t Domain::full_count() const {
+  std::int64_t count = 1;
+  for (const Axis& axis : axes) count *= axis.size;
+  return count;
+}
+
+std::int64_t Domain::row_count() const {
+  std::int64_t count = 1;
+  for (const Axis& axis : axes) count *= axis.reduced ? 1 : axis.size;
+  return count;
+}
+
+std::string Domain::to_string() const {
+  std::string text;
+  for (const Axis& axis : axes)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", axis.reduced ? "*" : "", axis.size);
+  return "[" + text + "]";
+}
+
+Domain domain_of_reduction(const Shape& operand, const Ints& axes) {
+  std::vector<bool> reduced(operand.size(), false);
+  for (const std::int64_t axis : axes) reduced[static_cast<std::size_t>(axis)] = true;
+  return collapsed(operand, reduced);
+}
+
+std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::BroadcastAttrs& attrs) {
+  std::vector<bool> repeated(attrs.shape.size(), true);
+  for (std::size_t i = 0; i < attrs.axes.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(attrs.axes[i]);
+    repeated[axis] = operand[i].value() == 1 && attrs.shape[axis].value() != 1;
+  }
+  Domain domain = collapsed(attrs.shape, repeated);
+  for (const Domain::Axis& axis : domain.axes)
+    if (axis.reduced) return domain;
+  return std::nullopt;
+}
+
+}  // namespace systole::lower

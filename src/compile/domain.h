@@ -1,0 +1,34 @@
+#pragma once
+
+// The points a kernel visits. A row kernel visits a grid of which some axes are reduced: a value is `full`
+// (one element per point) or a `row` (one per point of the other axes). Axes of size 1 are left out and
+// neighbours of one kind joined, so that equal domains compare equal whatever shapes they came from.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "systole/ir/graph.h"
+
+namespace systole::lower {
+
+struct Domain {
+  struct Axis {
+    std::int64_t size = 1;
+    bool reduced = false;
+    bool operator==(const Axis&) const = default;
+  };
+  std::vector<Axis> axes;
+
+  std::int64_t full_count() const;
+  std::int64_t row_count() const;
+  std::string to_string() const;  // "[64, *10]": 64 rows of 10 reduced points
+  bool operator==(const Domain&) const = default;
+};
+
+Domain domain_of_reduction(const Shape& operand, const Ints& axes);
+// What a broadcast repeats its operand over; nothing when it repeats nothing and only reshapes.
+std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::BroadcastAttrs& attrs);
+
+}  // namespace systole::lower

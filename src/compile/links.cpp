@@ -1,0 +1,146 @@
+#include "compile/links.h"
+
+#include <algorithm>
+
+namespace systole::lower {
+
+namespace {
+
+using ir::Op;
+
+constexpr std::int64_t kLargestTextConstant = 16;
+
+bool moves(Op op) {
+  switch (op) {
+    case Op::reshape:
+    case Op::transpose:
+    case Op::broadcast:
+    case Op::slice:
+    case Op::pad:
+    case Op::concat:
+    case Op::reverse:
+    case Op::gather:
+    case Op::dynamic_slice: return true;
+    default: return false;
+  }
+}
+
+Role first_role(const ir::Node& node) {
+  switch (ir::info(node.op).op_class) {
+    case ir::OpClass::elementwise: return Role::member;
+    case ir::OpClass::movement: return moves(node.op) ? Role::inlined : Role::alone;
+    case ir::OpClass::source:
+      if (node.op == Op::input) return Role::source;
+      if (node.op == Op::random_bits) return Role::member;
+      return is_stored_constant(node) ? Role::source : Role::inlined;
+    case ir::OpClass::reduction: return node.op == Op::reduce ? Role::member : Role::alone;
+    default: return Role::alone;
+  }
+}
+
+class Finder {
+ public:
+  explicit Finder(const ir::Graph& graph) : graph_(graph), through_(static_cast<std::size_t>(graph.size())) {}
+
+  Links run() {
+    links_.sources.resize(through_.size());
+    for (const ir::Node& node : graph_.nodes()) links_.roles.push_back(first_role(node));
+    store_what_others_want();
+    for (std::int32_t i = 0; i < graph_.size(); ++i) {
+      std::vector<Link>& out = role(i) == Role::inlined ? through_[at(i)] : links_.sources[at(i)];
+      const ir::Node& node = graph_.node(i);
+      for (std::size_t k = 0; k < node.operands.size(); ++k)
+        for (const Link& link : of(node.operands[k].node)) add(out, read_by(node, k, link));
+    }
+    return std::move(links_);
+  }
+
+ private:
+  static std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+  Role& role(std::int32_t i) { return links_.roles[at(i)]; }
+
+  // Movement that is an output or an operand of something that is no generated kernel is done for itself;
+  // a constant becomes memory.
+  void store_what_others_want() {
+    const auto store = [&](std::int32_t i) {
+      if (role(i) != Role::inlined) return;
+      role(i) = graph_.node(i).op == Op::constant ? Role::source : Role::member;
+    };
+    for (const ir::Output& output : graph_.outputs()) store(output.value.node);
+    for (std::int32_t i = 0; i < graph_.size(); ++i)
+      if (role(i) == Role::alone)
+        for (const ir::ValueId v : graph_.node(i).operands) store(v.node);
+  }
+
+  // What reading node `i` reads in the end.
+  std::vector<Link> of(std::int32_t i) {
+    if (role(i) == Role::inlined) return through_[at(i)];
+    return {{i, Link::Reads::same, std::nullopt}};
+  }
+
+  // `link` is what operand k of `node` reads; the result says what an element of the node reads.
+  Link read_by(const ir::Node& node, std::size_t k, const Link& link) const {
+    const auto anywhere = [&] { return Link{link.source, Link::Reads::anywhere, std::nullopt}; };
+    const Type& operand = graph_.type(node.operands[k]);
+    switch (node.op) {
+      case Op::reshape: return link;
+      case Op::broadcast: {
+        std::optional<Domain> domain = domain_of_broadcast(operand.shape, node.as<ir::BroadcastAttrs>());
+        if (!domain) return link;
+        if (link.reads != Link::Reads::same) return anywhere();
+        return {link.source, Link::Reads::row, std::move(domain)};
+      }
+      case Op::reduce: return link;  // an element of its operand
+      case Op::random_bits: return anywhere();
+      default: break;
+    }
+    if (ir::info(node.op).op_class != ir::OpClass::elementwise) return anywhere();
+    // A scalar beside a larger result: select's condition, clamp's bounds.
+    if (operand.shape.count() != node.types[0].shape.count()) return anywhere();
+    return link;
+  }
+
+  static void add(std::vector<Link>& out, Link link) {
+    for (const Link& known : out)
+      if (known.source == link.source && known.reads == link.reads && known.domain == link.domain) return;
+    out.push_back(std::move(link));
+  }
+
+  const ir::Graph& graph_;
+  std::vector<std::vector<Link>> through_;  // of inlined nodes
+  Links links_;
+};
+
+}  // namespace
+
+bool is_stored_constant(const ir::Node& node) {
+  return node.op == Op::constant && node.types[0].shape.count() > kLargestTextConstant;
+}
+
+int element_cost(const ir::Node& node) {
+  switch (node.op) {
+    case Op::exp:
+    case Op::expm1:
+    case Op::log:
+    case Op::log1p:
+    case Op::cbrt:
+    case Op::sin:
+    case Op::cos:
+    case Op::tan:
+    case Op::tanh:
+    case Op::logistic:
+    case Op::erf:
+    case Op::pow:
+    case Op::atan2:
+    case Op::rem:
+    case Op::random_bits: return 16;
+    case Op::div:
+    case Op::sqrt:
+    case Op::rsqrt: return 4;
+    default: return ir::info(node.op).op_class == ir::OpClass::elementwise ? 1 : 0;
+  }
+}
+
+Links find_links(const ir::Graph& graph) { return Finder(graph).run(); }
+
+}  // namespace systole::lower

@@ -1,0 +1,51 @@
+#pragma once
+
+// What a backend tells the compiler: which regions it runs by its own means, and how large a generated kernel
+// may get. The compiler offers regions, the largest first; a Target answers with an implementation and its
+// rank, or declines with a reason, which `systole compile --explain` prints.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "systole/ir/graph.h"
+
+namespace systole::lower {
+
+// A part of a graph as a graph of its own, and the node in it that decides how it runs: a contraction, a
+// composite, a sort.
+struct Region {
+  ir::Graph graph;
+  std::int32_t anchor = -1;  // -1: elementwise work only
+};
+
+struct Claim {
+  std::string implementation;  // "onednn.matmul"; empty: declined
+  std::string reason;          // when declined
+  int rank = 0;                // of several claims the lowest is taken
+  std::int64_t workspace_bytes = 0;
+
+  static Claim declined(std::string reason) { return {{}, std::move(reason), 0, 0}; }
+  explicit operator bool() const { return !implementation.empty(); }
+};
+
+struct KernelLimits {
+  int nodes = 256;       // in one generated kernel
+  int buffers = 64;      // that it reads or writes
+  int stages = 6;        // passes over a row
+  int inlined_cost = 8;  // of work that is done again where it is read in another order
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  virtual std::string_view name() const = 0;
+  // Claims of the backend's libraries for the region, in any order; none by default.
+  virtual std::vector<Claim> offers(const Region&) const { return {}; }
+  // Whether a generated kernel of the anchor may carry elementwise work on its result; the reason if not.
+  virtual std::string epilogue_refusal(const ir::Graph&, std::int32_t /*anchor*/) const { return {}; }
+  virtual KernelLimits limits() const { return {}; }
+};
+
+}  // namespace systole::lower

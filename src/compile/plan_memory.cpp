@@ -1,0 +1,45 @@
+// Places in the arena: the largest buffers first, each at the lowest place that no buffer needed at the same
+// time touches.
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "compile/program.h"
+
+namespace systole::lower {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 256;  // what GPUs and vector units ask for at most
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+void plan_memory(Program& program) {
+  std::vector<BufferInfo*> open;
+  for (BufferInfo& b : program.buffers)
+    if (b.role == BufferInfo::Role::temporary && b.shares < 0 && b.first >= 0) open.push_back(&b);
+  std::stable_sort(open.begin(), open.end(),
+                   [](const BufferInfo* a, const BufferInfo* b) { return a->bytes > b->bytes; });
+  std::vector<BufferInfo*> placed;
+  program.arena_bytes = 0;
+  for (BufferInfo* b : open) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> used;
+    for (const BufferInfo* other : placed)
+      if (other->first <= b->last && b->first <= other->last)
+        used.emplace_back(other->offset, other->offset + aligned(other->bytes));
+    std::sort(used.begin(), used.end());
+    std::int64_t at = 0;
+    for (const auto& [begin, end] : used) {
+      if (at + aligned(b->bytes) <= begin) break;
+      at = std::max(at, end);
+    }
+    b->offset = at;
+    program.arena_bytes = std::max(program.arena_bytes, at + aligned(b->bytes));
+    placed.push_back(b);
+  }
+}
+
+}  // namespace systole::lower

@@ -1,0 +1,420 @@
+#include "codegen/elements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "systole/base/error.h"
+
+namespace systole::codegen {
+
+namespace {
+
+using ir::Op;
+
+bool is_small_float(DType dtype) { return is_float(dtype) && size_of(dtype) < 4; }
+
+// The dtype arithmetic is done in.
+DType computed(DType dtype) { return is_small_float(dtype) ? DType::f32 : dtype; }
+
+std::string_view unsigned_type(DType dtype) {
+  switch (size_of(dtype)) {
+    case 8: return "uint64_t";
+    default: return "uint32_t";  // smaller ones would be promoted to signed numbers
+  }
+}
+
+std::string number(DType dtype, double value) {
+  const bool single = computed(dtype) == DType::f32;
+  if (std::isnan(value)) return single ? "S_NAN_F32" : "S_NAN_F64";
+  if (std::isinf(value)) return fmt::format("{}{}", value < 0 ? "-" : "", single ? "S_INF_F32" : "S_INF_F64");
+  std::string text = single ? fmt::format("{:.9g}", value) : fmt::format("{:.17g}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  if (single) text += 'f';
+  return value < 0 || std::signbit(value) ? "(" + text + ")" : text;
+}
+
+std::string_view comparison(Op op) {
+  switch (op) {
+    case Op::equal: return "==";
+    case Op::not_equal: return "!=";
+    case Op::less: return "<";
+    case Op::less_equal: return "<=";
+    case Op::greater: return ">";
+    case Op::greater_equal: return ">=";
+    default: return {};
+  }
+}
+
+}  // namespace
+
+std::string_view c_type(DType dtype) { return storage_type(computed(dtype)); }
+
+std::string_view storage_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return "double";
+    case DType::f32: return "float";
+    case DType::f16:
+    case DType::bf16:
+    case DType::u16: return "uint16_t";
+    case DType::f8e4m3fn:
+    case DType::f8e5m2:
+    case DType::u8:
+    case DType::boolean: return "uint8_t";
+    case DType::i64: return "int64_t";
+    case DType::i32: return "int32_t";
+    case DType::i16: return "int16_t";
+    case DType::i8: return "int8_t";
+    case DType::u64: return "uint64_t";
+    case DType::u32: return "uint32_t";
+  }
+  return "?";
+}
+
+std::string Elements::call(std::string_view function, DType dtype,
+                           const std::vector<std::string>& arguments) {
+  const std::string name = fmt::format("s_{}_{}", function, systole::name(dtype));
+  helpers_.insert(name);
+  return fmt::format("{}({})", name, fmt::join(arguments, ", "));
+}
+
+std::string Elements::rounded(DType dtype, std::string expression) {
+  if (!is_small_float(dtype)) return expression;
+  return call("round", dtype, {expression});
+}
+
+std::string Elements::named(DType dtype, const std::string& expression) {
+  const std::string name = writer_.fresh("v");
+  writer_.line(fmt::format("const {} {} = {};", c_type(dtype), name, expression));
+  return name;
+}
+
+std::string Elements::load(const std::string& array, const Index& at, DType dtype) {
+  const std::string element = fmt::format("{}[{}]", array, at.to_string());
+  return is_small_float(dtype) ? call("load", dtype, {element}) : element;
+}
+
+void Elements::store(const std::string& array, const Index& at, DType dtype, const std::string& value) {
+  writer_.line(fmt::format("{}[{}] = {};", array, at.to_string(),
+                           is_small_float(dtype) ? call("store", dtype, {value}) : value));
+}
+
+std::string Elements::value(ir::ValueId v, const Indices& at) {
+  if (const auto found = defined_.find({v.node, v.index}); found != defined_.end()) return found->second;
+  std::string place;
+  for (const Index& index : at) place += index.to_string() + ",";
+  const Key key{v.node, place};
+  for (const auto& scope : scopes_)
+    if (const auto found = scope.find(key); found != scope.end()) return found->second;
+  std::string text = compute(v.node, at);
+  const ir::Node& node = graph_.node(v.node);
+  const bool simple = node.op == Op::constant || ir::info(node.op).op_class == ir::OpClass::movement;
+  if (!simple) text = named(node.types[0].dtype, text);
+  return scopes_.back()[key] = text;
+}
+
+std::string Elements::compute(std::int32_t i, const Indices& at) {
+  const ir::Node& node = graph_.node(i);
+  const DType dtype = node.types[0].dtype;
+  switch (node.op) {
+    case Op::input: {
+      const auto position = static_cast<std::size_t>(
+          std::find(graph_.inputs().begin(), graph_.inputs().end(), i) - graph_.inputs().begin());
+      return load(inputs_[position], linear(at, node.types[0].shape), dtype);
+    }
+    case Op::constant: return literal(node.as<ir::ConstantAttrs>().value, at);
+    case Op::iota: {
+      const Index& index = at[static_cast<std::size_t>(node.as<ir::IotaAttrs>().axis)];
+      return rounded(dtype, fmt::format("({})({})", c_type(dtype), index.to_string()));
+    }
+    case Op::random_bits: return random_bits(node, at);
+    default: break;
+  }
+  switch (ir::info(node.op).op_class) {
+    case ir::OpClass::elementwise: return elementwise(node, at);
+    case ir::OpClass::movement: return moved(node, at);
+    default:
+      throw Error(ErrorKind::kInternal, std::string(ir::name(node.op)),
+                  "has no element of its own in a kernel");
+  }
+}
+
+std::string Elements::literal(const Literal& value, const Indices& at) {
+  const DType dtype = value.dtype();
+  std::vector<std::string> elements;
+  visit_dtype(dtype, [&]<class T>() {
+    for (const T& x : value.values<T>()) {
+      if constexpr (std::is_same_v<T, bool>)
+        elements.emplace_back(x ? "1" : "0");
+      else if constexpr (std::is_integral_v<T>)
+        elements.push_back(
+            x == std::numeric_limits<T>::min() && std::is_signed_v<T>
+                ? fmt::format("(({})({} - 1))", c_type(dtype), static_cast<std::int64_t>(x) + 1)
+                : fmt::format("(({}){}{})", c_type(dtype), x, std::is_signed_v<T> ? "" : "u"));
+      else
+        elements.push_back(number(dtype, static_cast<double>(x)));
+    }
+  });
+  if (elements.size() == 1 ||
+      std::all_of(elements.begin(), elements.end(), [&](const std::string& e) { return e == elements[0]; }))
+    return elements[0];
+  const Index place = linear(at, value.type().shape);
+  if (place.is_constant()) return elements[static_cast<std::size_t>(place.constant())];
+  std::string text = elements.back();  // few, so a chain of choices is as good as memory
+  for (std::size_t k = elements.size() - 1; k-- > 0;)
+    text = fmt::format("(({}) == {} ? {} : {})", place.to_string(), k, elements[k], text);
+  return text;
+}
+
+std::string Elements::elementwise(const ir::Node& node, const Indices& at) {
+  std::vector<std::string> x;
+  for (const ir::ValueId v : node.operands)
+    x.push_back(value(v, graph_.type(v).shape.empty() ? Indices{} : at));
+  const DType from = graph_.type(node.operands[0]).dtype, to = node.types[0].dtype;
+  const bool real = is_float(from);
+  const DType domain = computed(from);
+  const auto wrap = [&](std::string_view op) {
+    if (real) return rounded(to, fmt::format("{} {} {}", x[0], op, x[1]));
+    return fmt::format("({})(({}){} {} ({}){})", c_type(to), unsigned_type(to), x[0], op, unsigned_type(to),
+                       x[1]);
+  };
+  if (const std::string_view compare = comparison(node.op); !compare.empty())
+    return fmt::format("(uint8_t)({} {} {})", x[0], compare, x[1]);
+  switch (node.op) {
+    case Op::add: return wrap("+");
+    case Op::sub: return wrap("-");
+    case Op::mul: return wrap("*");
+    case Op::div:
+      if (real) return rounded(to, fmt::format("{} / {}", x[0], x[1]));
+      return call("div", from, x);
+    case Op::neg:
+      if (real) return fmt::format("-{}", x[0]);
+      return fmt::format("({})(0u - ({}){})", c_type(to), unsigned_type(to), x[0]);
+    case Op::max: return fmt::format("({0} > {1} || {0} != {0} ? {0} : {1})", x[0], x[1]);
+    case Op::min: return fmt::format("({0} < {1} || {0} != {0} ? {0} : {1})", x[0], x[1]);
+    case Op::bitwise_and: return fmt::format("({})({} & {})", c_type(to), x[0], x[1]);
+    case Op::bitwise_or: return fmt::format("({})({} | {})", c_type(to), x[0], x[1]);
+    case Op::bitwise_xor: return fmt::format("({})({} ^ {})", c_type(to), x[0], x[1]);
+    case Op::bitwise_not:
+      return to == DType::boolean ? fmt::format("(uint8_t)(!{})", x[0])
+                                  : fmt::format("({})(~{})", c_type(to), x[0]);
+    case Op::select: return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
+    case Op::clamp: {
+      const std::string low = named(to, fmt::format("({0} > {1} || {0} != {0} ? {0} : {1})", x[1], x[0]));
+      return fmt::format("({0} < {1} || {0} != {0} ? {0} : {1})", low, x[2]);
+    }
+    case Op::convert: {
+      if (from == to) return x[0];
+      if (to == DType::boolean) return fmt::format("(uint8_t)({} != 0)", x[0]);
+      const bool plain = !is_float(from) && !is_float(to);
+      const bool exact = (domain == DType::f32 || from == DType::boolean) &&
+                         (to == DType::f32 || to == DType::f64) && is_float(to);
+      const bool native = (is_float(to) && !is_small_float(to)) && !real;
+      if (plain || exact || native || (from == DType::f64 && to == DType::f32))
+        return fmt::format("({}){}", c_type(to), x[0]);
+      if (is_small_float(to) && (domain == DType::f32)) return rounded(to, x[0]);
+      return call(fmt::format("convert_{}", systole::name(domain)), to, x);
+    }
+    case Op::bitcast: return call(fmt::format("bitcast_{}", systole::name(from)), to, x);
+    default: break;
+  }
+  if (real) return rounded(to, call(ir::name(node.op), domain, x));
+  return call(ir::name(node.op), from, x);
+}
+
+Indices Elements::indices_of(const Index& place, const Shape& shape) {
+  Indices out;
+  if (split(place, shape, out)) return out;
+  const std::string name = writer_.fresh("p");
+  writer_.line(fmt::format("const s_index {} = {};", name, place.to_string()));
+  std::int64_t stride = shape.count();
+  out.clear();
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t size = shape[i].value();
+    stride /= std::max<std::int64_t>(size, 1);
+    if (size == 1) {
+      out.emplace_back();
+      continue;
+    }
+    const std::string part = writer_.fresh("p");
+    const std::string quotient = stride == 1 ? name : fmt::format("{} / {}", name, stride);
+    writer_.line(i == 0 ? fmt::format("const s_index {} = {};", part, quotient)
+                        : fmt::format("const s_index {} = {} % {};", part, quotient, size));
+    out.push_back(Index::variable(part, size));
+  }
+  return out;
+}
+
+std::string Elements::moved(const ir::Node& node, const Indices& at) {
+  const ir::ValueId x = node.operands[0];
+  const Shape& shape = graph_.type(x).shape;
+  Indices from(shape.size());
+  switch (node.op) {
+    case Op::reshape: return value(x, indices_of(linear(at, node.types[0].shape), shape));
+    case Op::transpose: {
+      const Ints& permutation = node.as<ir::TransposeAttrs>().permutation;
+      for (std::size_t i = 0; i < at.size(); ++i) from[static_cast<std::size_t>(permutation[i])] = at[i];
+      return value(x, from);
+    }
+    case Op::broadcast: {
+      const auto& a = node.as<ir::BroadcastAttrs>();
+      for (std::size_t i = 0; i < from.size(); ++i)
+        if (shape[i].value() != 1) from[i] = at[static_cast<std::size_t>(a.axes[i])];
+      return value(x, from);
+    }
+    case Op::slice: {
+      const auto& a = node.as<ir::SliceAttrs>();
+      for (std::size_t i = 0; i < from.size(); ++i)
+        from[i] = at[i] * (a.strides.empty() ? 1 : a.strides[i]) + Index(a.starts[i]);
+      return value(x, from);
+    }
+    case Op::reverse: {
+      from = at;
+      for (const std::int64_t axis : node.as<ir::AxesAttrs>().axes) {
+        const auto i = static_cast<std::size_t>(axis);
+        from[i] = Index(shape[i].value() - 1) + at[i] * -1;
+      }
+      return value(x, from);
+    }
+    case Op::pad: return padded(node, at);
+    case Op::concat: return joined(node, at);
+    case Op::gather: return gathered(node, at);
+    case Op::dynamic_slice: return sliced_dynamically(node, at);
+    default:
+      throw Error(ErrorKind::kInternal, std::string(ir::name(node.op)), "is not read element by element");
+  }
+}
+
+std::string Elements::chosen(DType dtype,
+                             const std::vector<std::pair<std::string, std::function<std::string()>>>& cases) {
+  const std::string name = writer_.fresh("v");
+  writer_.line(fmt::format("{} {};", c_type(dtype), name));
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const std::string head =
+        cases[i].first.empty() ? "else" : fmt::format("{}if ({})", i == 0 ? "" : "else ", cases[i].first);
+    writer_.open(head);
+    push();
+    const std::string text = cases[i].second();
+    writer_.line(fmt::format("{} = {};", name, text));
+    pop();
+    writer_.close();
+  }
+  return name;
+}
+
+std::string Elements::padded(const ir::Node& node, const Indices& at) {
+  const auto& a = node.as<ir::PadAttrs>();
+  const ir::ValueId x = node.operands[0];
+  const Shape& shape = graph_.type(x).shape;
+  Indices from(shape.size());
+  std::vector<std::string> conditions;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t step = (a.interior.empty() ? 0 : a.interior[i]) + 1;
+    const Index shifted = at[i] + Index(-a.low[i]);
+    if (shape[i].value() == 0) return value(node.operands[1], {});
+    const std::int64_t last = (shape[i].value() - 1) * step;
+    if (shifted.lowest() < 0) conditions.push_back(fmt::format("{} >= 0", shifted.to_string()));
+    if (shifted.highest() > last) conditions.push_back(fmt::format("{} <= {}", shifted.to_string(), last));
+    if (step == 1) {
+      from[i] = shifted;
+      continue;
+    }
+    conditions.push_back(fmt::format("({}) % {} == 0", shifted.to_string(), step));
+    const std::string name = writer_.fresh("p");
+    writer_.line(fmt::format("const s_index {} = ({}) / {};", name, shifted.to_string(), step));
+    from[i] = Index::variable(name, shape[i].value());
+  }
+  if (conditions.empty()) return value(x, from);
+  const std::string otherwise = value(node.operands[1], {});
+  return chosen(node.types[0].dtype,
+                {{fmt::format("{}", fmt::join(conditions, " && ")), [&] { return value(x, from); }},
+                 {"", [&] { return otherwise; }}});
+}
+
+std::string Elements::joined(const ir::Node& node, const Indices& at) {
+  const auto axis = static_cast<std::size_t>(node.as<ir::AxisAttrs>().axis);
+  std::vector<std::pair<std::string, std::function<std::string()>>> cases;
+  std::int64_t begin = 0;
+  for (const ir::ValueId v : node.operands) {
+    const std::int64_t size = graph_.type(v).shape[axis].value(), start = begin, end = begin + size;
+    begin = end;
+    if (size == 0 || at[axis].highest() < start || at[axis].lowest() >= end) continue;
+    Indices from = at;
+    from[axis] = at[axis] + Index(-start);
+    const auto part = [this, v, from] { return value(v, from); };
+    if (at[axis].lowest() >= start && at[axis].highest() < end) return part();
+    const bool last = at[axis].highest() < end;
+    cases.emplace_back(last ? "" : fmt::format("{} < {}", at[axis].to_string(), end), part);
+  }
+  return chosen(node.types[0].dtype, cases);
+}
+
+std::string Elements::clamped_index(const std::string& value, DType dtype, std::int64_t highest) {
+  const std::string name = writer_.fresh("p");
+  const std::string wide =
+      dtype == DType::u64 ? fmt::format("({0} > (uint64_t){1} ? (s_index){1} : (s_index){0})", value, highest)
+                          : fmt::format("(s_index){}", value);
+  const std::string raw = writer_.fresh("p");
+  writer_.line(fmt::format("const s_index {} = {};", raw, wide));
+  writer_.line(fmt::format("const s_index {0} = {1} < 0 ? 0 : {1} > {2} ? {2} : {1};", name, raw, highest));
+  return name;
+}
+
+std::string Elements::sliced_dynamically(const ir::Node& node, const Indices& at) {
+  const Shape &shape = graph_.type(node.operands[0]).shape, &sizes = node.as<ir::DynamicSliceAttrs>().sizes;
+  Indices from = at;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t room = shape[i].value() - sizes[i].value();
+    if (room == 0) continue;
+    const ir::ValueId start = node.operands[i + 1];
+    from[i] =
+        from[i] + Index::variable(clamped_index(value(start, {}), graph_.type(start).dtype, room), room + 1);
+  }
+  return value(node.operands[0], from);
+}
+
+std::string Elements::gathered(const ir::Node& node, const Indices& at) {
+  const auto& a = node.as<ir::GatherAttrs>();
+  const ir::ValueId x = node.operands[0], list = node.operands[1];
+  const Shape &shape = graph_.type(x).shape, &indices = graph_.type(list).shape;
+  const auto contains = [](const Ints& axes, std::size_t axis) {
+    return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(axis)) != axes.end();
+  };
+  Indices batch, offsets;
+  for (std::size_t i = 0; i < at.size(); ++i) (contains(a.offset_axes, i) ? offsets : batch).push_back(at[i]);
+  const auto vector_axis = static_cast<std::size_t>(a.index_vector_axis);
+  const auto index_at = [&](std::size_t component) {
+    Indices place;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      place.push_back(i == vector_axis ? Index(static_cast<std::int64_t>(component)) : batch[next++]);
+    return place;
+  };
+  Indices from(shape.size());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (!contains(a.collapsed_axes, i) && !contains(a.operand_batch_axes, i)) from[i] = offsets[next++];
+    for (std::size_t k = 0; k < a.operand_batch_axes.size(); ++k) {
+      if (a.operand_batch_axes[k] != static_cast<std::int64_t>(i)) continue;
+      auto axis = static_cast<std::size_t>(a.index_batch_axes[k]);
+      if (axis > vector_axis) --axis;  // batch has no vectors' axis
+      from[i] = batch[axis];
+    }
+  }
+  for (std::size_t k = 0; k < a.start_index_map.size(); ++k) {
+    const auto axis = static_cast<std::size_t>(a.start_index_map[k]);
+    const std::int64_t room = shape[axis].value() - a.slice_sizes[axis].value();
+    const std::string start = clamped_index(value(list, index_at(k)), graph_.type(list).dtype, room);
+    from[axis] = from[axis] + Index::variable(start, room + 1);
+  }
+  return value(x, from);
+}
+
+std::string Elements::random_bits(const ir::Node& node, const Indices& at) {
+  const ir::ValueId key = node.operands[0];
+  const std::string low = value(key, {Index(0)}), high = value(key, {Index(1)});
+  return call("random", node.types[0].dtype,
+              {low, high, fmt::format("(uint64_t)({})", linear(at, node.types[0].shape).to_string())});
+}
+
+}  // namespace systole::codegen

@@ -1,0 +1,73 @@
+#pragma once
+
+// One element of a value as source: what it reads is followed through movement and elementwise work down to
+// memory, with every index worked out on the way. Values are computed in the dtype's own C type, the small
+// floats in float, rounded after each op.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/index.h"
+#include "codegen/writer.h"
+#include "systole/ir/graph.h"
+
+namespace systole::codegen {
+
+std::string_view c_type(DType dtype);        // of values: "float" for the small floats
+std::string_view storage_type(DType dtype);  // in memory: "uint16_t" for bf16 and f16
+
+class Elements {
+ public:
+  // Input i of the graph is the array called inputs[i].
+  Elements(const ir::Graph& graph, std::vector<std::string> inputs, Writer& writer)
+      : graph_(graph), inputs_(std::move(inputs)), writer_(writer), scopes_(1) {}
+
+  // An expression without side effects for the element; lines it needs are written first.
+  std::string value(ir::ValueId v, const Indices& at);
+  // Whatever index it is asked for, the value is this expression: a row's sum, say.
+  void define(ir::ValueId v, std::string expression) { defined_[{v.node, v.index}] = std::move(expression); }
+  void store(const std::string& array, const Index& at, DType dtype, const std::string& value);
+
+  // What was computed inside is not known outside.
+  void push() { scopes_.emplace_back(); }
+  void pop() { scopes_.pop_back(); }
+
+  const std::set<std::string>& helpers() const { return helpers_; }      // functions the source calls
+  const std::set<std::string>& constants() const { return constants_; }  // arrays it wants declared
+
+ private:
+  using Key = std::pair<std::int32_t, std::string>;
+
+  std::string compute(std::int32_t node, const Indices& at);
+  std::string elementwise(const ir::Node& node, const Indices& at);
+  std::string moved(const ir::Node& node, const Indices& at);
+  std::string load(const std::string& array, const Index& at, DType dtype);
+  std::string literal(const Literal& value, const Indices& at);
+  std::string padded(const ir::Node& node, const Indices& at);
+  std::string joined(const ir::Node& node, const Indices& at);
+  std::string gathered(const ir::Node& node, const Indices& at);
+  std::string sliced_dynamically(const ir::Node& node, const Indices& at);
+  std::string random_bits(const ir::Node& node, const Indices& at);
+  std::string call(std::string_view function, DType dtype, const std::vector<std::string>& arguments);
+  std::string rounded(DType dtype, std::string expression);
+  std::string named(DType dtype, const std::string& expression);
+  Indices indices_of(const Index& linear, const Shape& shape);
+  // A value that one of several blocks computes.
+  std::string chosen(DType dtype,
+                     const std::vector<std::pair<std::string, std::function<std::string()>>>& cases);
+  std::string clamped_index(const std::string& value, DType dtype, std::int64_t highest);
+
+  const ir::Graph& graph_;
+  const std::vector<std::string> inputs_;
+  Writer& writer_;
+  std::vector<std::map<Key, std::string>> scopes_;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::string> defined_;
+  std::set<std::string> helpers_, constants_;
+};
+
+}  // namespace systole::codegen

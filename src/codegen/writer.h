@@ -1,0 +1,35 @@
+#pragma once
+
+// Lines of C-style source, indented by the blocks that are open, and names that are used once.
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+namespace systole::codegen {
+
+class Writer {
+ public:
+  void line(std::string_view text) {
+    text_.append(static_cast<std::size_t>(2 * depth_), ' ');
+    text_ += text;
+    text_ += '\n';
+  }
+  void open(std::string_view head) {
+    line(fmt::format("{} {{", head));
+    ++depth_;
+  }
+  void close(std::string_view tail = {}) {
+    --depth_;
+    line(fmt::format("}}{}", tail));
+  }
+  std::string fresh(std::string_view stem) { return fmt::format("{}{}", stem, next_++); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  int depth_ = 0, next_ = 0;
+};
+
+}  // namespace systole::codegen

@@ -19,8 +19,8 @@ DType computed(DType dtype) { return is_small_float(dtype) ? DType::f32 : dtype;
 
 std::string_view unsigned_type(DType dtype) {
   switch (size_of(dtype)) {
-    case 8: return "uint64_t";
-    default: return "uint32_t";  // smaller ones would be promoted to signed numbers
+    case 8: return "s_u64";
+    default: return "s_u32";  // smaller ones would be promoted to signed numbers
   }
 }
 
@@ -56,17 +56,17 @@ std::string_view storage_type(DType dtype) {
     case DType::f32: return "float";
     case DType::f16:
     case DType::bf16:
-    case DType::u16: return "uint16_t";
+    case DType::u16: return "s_u16";
     case DType::f8e4m3fn:
     case DType::f8e5m2:
-    case DType::u8:
-    case DType::boolean: return "uint8_t";
-    case DType::i64: return "int64_t";
-    case DType::i32: return "int32_t";
-    case DType::i16: return "int16_t";
-    case DType::i8: return "int8_t";
-    case DType::u64: return "uint64_t";
-    case DType::u32: return "uint32_t";
+    case DType::u8: return "s_u8";
+    case DType::boolean: return "s_bool";
+    case DType::i64: return "s_i64";
+    case DType::i32: return "s_i32";
+    case DType::i16: return "s_i16";
+    case DType::i8: return "s_i8";
+    case DType::u64: return "s_u64";
+    case DType::u32: return "s_u32";
   }
   return "?";
 }
@@ -78,9 +78,16 @@ std::string Elements::call(std::string_view function, DType dtype,
   return fmt::format("{}({})", name, fmt::join(arguments, ", "));
 }
 
+std::string Elements::to_bits(DType dtype, const std::string& value) {
+  return call("convert_f32", dtype, {value});
+}
+std::string Elements::from_bits(DType dtype, const std::string& bits) {
+  return call(fmt::format("convert_{}", systole::name(dtype)), DType::f32, {bits});
+}
+
 std::string Elements::rounded(DType dtype, std::string expression) {
   if (!is_small_float(dtype)) return expression;
-  return call("round", dtype, {expression});
+  return from_bits(dtype, to_bits(dtype, expression));
 }
 
 std::string Elements::named(DType dtype, const std::string& expression) {
@@ -91,12 +98,20 @@ std::string Elements::named(DType dtype, const std::string& expression) {
 
 std::string Elements::load(const std::string& array, const Index& at, DType dtype) {
   const std::string element = fmt::format("{}[{}]", array, at.to_string());
-  return is_small_float(dtype) ? call("load", dtype, {element}) : element;
+  return is_small_float(dtype) ? from_bits(dtype, element) : element;
+}
+
+std::string Elements::loaded(ir::ValueId input, const std::string& place) {
+  const auto position = static_cast<std::size_t>(
+      std::find(graph_.inputs().begin(), graph_.inputs().end(), input.node) - graph_.inputs().begin());
+  const DType dtype = graph_.type(input).dtype;
+  const std::string element = fmt::format("{}[{}]", inputs_.at(position), place);
+  return is_small_float(dtype) ? from_bits(dtype, element) : element;
 }
 
 void Elements::store(const std::string& array, const Index& at, DType dtype, const std::string& value) {
   writer_.line(fmt::format("{}[{}] = {};", array, at.to_string(),
-                           is_small_float(dtype) ? call("store", dtype, {value}) : value));
+                           is_small_float(dtype) ? to_bits(dtype, value) : value));
 }
 
 std::string Elements::value(ir::ValueId v, const Indices& at) {
@@ -179,7 +194,7 @@ std::string Elements::elementwise(const ir::Node& node, const Indices& at) {
                        x[1]);
   };
   if (const std::string_view compare = comparison(node.op); !compare.empty())
-    return fmt::format("(uint8_t)({} {} {})", x[0], compare, x[1]);
+    return fmt::format("(s_bool)({} {} {})", x[0], compare, x[1]);
   switch (node.op) {
     case Op::add: return wrap("+");
     case Op::sub: return wrap("-");
@@ -196,7 +211,7 @@ std::string Elements::elementwise(const ir::Node& node, const Indices& at) {
     case Op::bitwise_or: return fmt::format("({})({} | {})", c_type(to), x[0], x[1]);
     case Op::bitwise_xor: return fmt::format("({})({} ^ {})", c_type(to), x[0], x[1]);
     case Op::bitwise_not:
-      return to == DType::boolean ? fmt::format("(uint8_t)(!{})", x[0])
+      return to == DType::boolean ? fmt::format("(s_bool)(!{})", x[0])
                                   : fmt::format("({})(~{})", c_type(to), x[0]);
     case Op::select: return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
     case Op::clamp: {
@@ -205,7 +220,7 @@ std::string Elements::elementwise(const ir::Node& node, const Indices& at) {
     }
     case Op::convert: {
       if (from == to) return x[0];
-      if (to == DType::boolean) return fmt::format("(uint8_t)({} != 0)", x[0]);
+      if (to == DType::boolean) return fmt::format("(s_bool)({} != 0)", x[0]);
       const bool plain = !is_float(from) && !is_float(to);
       const bool exact = (domain == DType::f32 || from == DType::boolean) &&
                          (to == DType::f32 || to == DType::f64) && is_float(to);
@@ -226,7 +241,7 @@ Indices Elements::indices_of(const Index& place, const Shape& shape) {
   Indices out;
   if (split(place, shape, out)) return out;
   const std::string name = writer_.fresh("p");
-  writer_.line(fmt::format("const s_index {} = {};", name, place.to_string()));
+  writer_.line(fmt::format("const s_i64 {} = {};", name, place.to_string()));
   std::int64_t stride = shape.count();
   out.clear();
   for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -238,8 +253,8 @@ Indices Elements::indices_of(const Index& place, const Shape& shape) {
     }
     const std::string part = writer_.fresh("p");
     const std::string quotient = stride == 1 ? name : fmt::format("{} / {}", name, stride);
-    writer_.line(i == 0 ? fmt::format("const s_index {} = {};", part, quotient)
-                        : fmt::format("const s_index {} = {} % {};", part, quotient, size));
+    writer_.line(i == 0 ? fmt::format("const s_i64 {} = {};", part, quotient)
+                        : fmt::format("const s_i64 {} = {} % {};", part, quotient, size));
     out.push_back(Index::variable(part, size));
   }
   return out;
@@ -321,7 +336,7 @@ std::string Elements::padded(const ir::Node& node, const Indices& at) {
     }
     conditions.push_back(fmt::format("({}) % {} == 0", shifted.to_string(), step));
     const std::string name = writer_.fresh("p");
-    writer_.line(fmt::format("const s_index {} = ({}) / {};", name, shifted.to_string(), step));
+    writer_.line(fmt::format("const s_i64 {} = ({}) / {};", name, shifted.to_string(), step));
     from[i] = Index::variable(name, shape[i].value());
   }
   if (conditions.empty()) return value(x, from);
@@ -351,12 +366,12 @@ std::string Elements::joined(const ir::Node& node, const Indices& at) {
 
 std::string Elements::clamped_index(const std::string& value, DType dtype, std::int64_t highest) {
   const std::string name = writer_.fresh("p");
-  const std::string wide =
-      dtype == DType::u64 ? fmt::format("({0} > (uint64_t){1} ? (s_index){1} : (s_index){0})", value, highest)
-                          : fmt::format("(s_index){}", value);
+  const std::string wide = dtype == DType::u64
+                               ? fmt::format("({0} > (s_u64){1} ? (s_i64){1} : (s_i64){0})", value, highest)
+                               : fmt::format("(s_i64){}", value);
   const std::string raw = writer_.fresh("p");
-  writer_.line(fmt::format("const s_index {} = {};", raw, wide));
-  writer_.line(fmt::format("const s_index {0} = {1} < 0 ? 0 : {1} > {2} ? {2} : {1};", name, raw, highest));
+  writer_.line(fmt::format("const s_i64 {} = {};", raw, wide));
+  writer_.line(fmt::format("const s_i64 {0} = {1} < 0 ? 0 : {1} > {2} ? {2} : {1};", name, raw, highest));
   return name;
 }
 
@@ -414,7 +429,7 @@ std::string Elements::random_bits(const ir::Node& node, const Indices& at) {
   const ir::ValueId key = node.operands[0];
   const std::string low = value(key, {Index(0)}), high = value(key, {Index(1)});
   return call("random", node.types[0].dtype,
-              {low, high, fmt::format("(uint64_t)({})", linear(at, node.types[0].shape).to_string())});
+              {low, high, fmt::format("(s_u64)({})", linear(at, node.types[0].shape).to_string())});
 }
 
 }  // namespace systole::codegen

@@ -19,7 +19,7 @@
 namespace systole::codegen {
 
 std::string_view c_type(DType dtype);        // of values: "float" for the small floats
-std::string_view storage_type(DType dtype);  // in memory: "uint16_t" for bf16 and f16
+std::string_view storage_type(DType dtype);  // in memory: "s_u16" for bf16 and f16
 
 class Elements {
  public:
@@ -29,9 +29,16 @@ class Elements {
 
   // An expression without side effects for the element; lines it needs are written first.
   std::string value(ir::ValueId v, const Indices& at);
+  std::string value_at(ir::ValueId v, const Index& linear) {
+    return value(v, indices_of(linear, graph_.type(v).shape));
+  }
   // Whatever index it is asked for, the value is this expression: a row's sum, say.
   void define(ir::ValueId v, std::string expression) { defined_[{v.node, v.index}] = std::move(expression); }
   void store(const std::string& array, const Index& at, DType dtype, const std::string& value);
+
+  // The element of an input at a linear place that is given as text.
+  std::string loaded(ir::ValueId input, const std::string& place);
+  std::string rounded(DType dtype, std::string expression);  // to a small float
 
   // What was computed inside is not known outside.
   void push() { scopes_.emplace_back(); }
@@ -54,7 +61,8 @@ class Elements {
   std::string sliced_dynamically(const ir::Node& node, const Indices& at);
   std::string random_bits(const ir::Node& node, const Indices& at);
   std::string call(std::string_view function, DType dtype, const std::vector<std::string>& arguments);
-  std::string rounded(DType dtype, std::string expression);
+  std::string to_bits(DType dtype, const std::string& value);  // of the small floats
+  std::string from_bits(DType dtype, const std::string& bits);
   std::string named(DType dtype, const std::string& expression);
   Indices indices_of(const Index& linear, const Shape& shape);
   // A value that one of several blocks computes.

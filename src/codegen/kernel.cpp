@@ -1,0 +1,212 @@
+#include "codegen/kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/kernel_parts.h"
+#include "codegen/math/math.h"
+#include "systole/base/error.h"
+
+namespace systole::codegen {
+
+namespace {
+
+using ir::Op;
+
+// What kernels in C use beside arithmetic: loops whose turns may run in any order, and the product of a few
+// rows by a block of columns with the sums in registers.
+constexpr std::string_view kPreludeC = R"c(
+#ifdef __clang__
+#define S_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define S_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+#define S_INF_F32 __builtin_inff()
+#define S_INF_F64 __builtin_inf()
+#define S_NAN_F32 __builtin_nanf("")
+#define S_NAN_F64 __builtin_nan("")
+#if defined(__AVX512F__)
+#define S_VECTOR_BYTES 64
+#elif defined(__AVX__)
+#define S_VECTOR_BYTES 32
+#else
+#define S_VECTOR_BYTES 16
+#endif
+#define S_MULTIPLY(NAME, T)                                                                                   \
+  typedef T NAME##_vector __attribute__((vector_size(S_VECTOR_BYTES), aligned(sizeof(T)), may_alias));        \
+  static void NAME(T* tile, const T* part, const T* few, s_i32 deep) {                                        \
+    enum { kLanes = S_VECTOR_BYTES / sizeof(T) };                                                             \
+    for (s_i32 j = 0; j < 64; j += 2 * kLanes) {                                                              \
+      NAME##_vector sum[6][2];                                                                                \
+      for (int i = 0; i < 6; ++i)                                                                             \
+        for (int c = 0; c < 2; ++c) sum[i][c] = *(const NAME##_vector*)(tile + i * 64 + j + c * kLanes);      \
+      for (s_i32 k = 0; k < deep; ++k) {                                                                      \
+        const NAME##_vector b0 = *(const NAME##_vector*)(part + k * 64 + j);                                  \
+        const NAME##_vector b1 = *(const NAME##_vector*)(part + k * 64 + j + kLanes);                         \
+        for (int i = 0; i < 6; ++i) {                                                                         \
+          sum[i][0] += few[k * 6 + i] * b0;                                                                   \
+          sum[i][1] += few[k * 6 + i] * b1;                                                                   \
+        }                                                                                                     \
+      }                                                                                                       \
+      for (int i = 0; i < 6; ++i)                                                                             \
+        for (int c = 0; c < 2; ++c) *(NAME##_vector*)(tile + i * 64 + j + c * kLanes) = sum[i][c];            \
+    }                                                                                                         \
+  }
+)c";
+
+std::vector<std::string> input_names(const ir::Graph& region) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < region.inputs().size(); ++i) names.push_back(fmt::format("in{}", i));
+  return names;
+}
+
+}  // namespace
+
+Function::Function(const ir::Graph& region, std::string name)
+    : region_(region), inputs_(input_names(region)), elements_(region, inputs_, writer_) {
+  kernel_.name = std::move(name);
+  writer_.open(fmt::format("void {}(void* const* buffers, s_i64 begin, s_i64 end)", kernel_.name));
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const std::string_view type = storage_type(region.input_type(i).dtype);
+    writer_.line(fmt::format("const {0}* const {1} = (const {0}*)buffers[{2}];", type, inputs_[i], i));
+  }
+  for (std::size_t i = 0; i < region.outputs().size(); ++i) {
+    outputs_.push_back(fmt::format("out{}", i));
+    const std::string_view type = storage_type(region.output_type(i).dtype);
+    writer_.line(fmt::format("{0}* const {1} = ({0}*)buffers[{2}];", type, outputs_[i], inputs_.size() + i));
+  }
+}
+
+void Function::store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear) {
+  std::vector<std::string> values;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const ir::ValueId v = region_.outputs()[outputs[k]].value;
+    values.push_back(elements_.value_at(v, linear[k]));
+  }
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    elements_.store(outputs_[outputs[k]], linear[k], region_.output_type(outputs[k]).dtype, values[k]);
+}
+
+Kernel Function::finish(std::int64_t items) {
+  writer_.close();
+  kernel_.source = writer_.text();
+  kernel_.helpers = elements_.helpers();
+  kernel_.items = items;
+  return std::move(kernel_);
+}
+
+Index Loops::point() const {
+  Index sum;
+  std::int64_t stride = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    sum = sum + Index::variable(names[i], sizes[i]) * stride;
+    stride *= sizes[i];
+  }
+  return sum;
+}
+
+Loops make_loops(std::vector<std::int64_t> sizes, std::string_view stem) {
+  Loops loops{std::move(sizes), {}};
+  for (std::size_t i = 0; i < loops.sizes.size(); ++i) loops.names.push_back(fmt::format("{}{}", stem, i));
+  return loops;
+}
+
+void open_item(Writer& writer, const Loops& loops, const std::string& item) {
+  std::int64_t stride = 1;
+  for (const std::int64_t size : loops.sizes) stride *= size;
+  for (std::size_t i = 0; i < loops.sizes.size(); ++i) {
+    stride /= loops.sizes[i];
+    if (loops.sizes[i] == 1) continue;
+    const std::string quotient = stride == 1 ? item : fmt::format("{} / {}", item, stride);
+    writer.line(i == 0 ? fmt::format("const s_i64 {} = {};", loops.names[i], quotient)
+                       : fmt::format("const s_i64 {} = {} % {};", loops.names[i], quotient, loops.sizes[i]));
+  }
+}
+
+std::string identity(ir::Combine kind, DType dtype) {
+  const bool real = is_float(dtype);
+  const auto extreme = [&](bool highest) -> std::string {
+    if (real) return fmt::format("{}S_INF_{}", highest ? "" : "-", dtype == DType::f64 ? "F64" : "F32");
+    if (dtype == DType::boolean) return highest ? "1" : "0";
+    const auto bits = static_cast<int>(8 * size_of(dtype));
+    if (is_signed_integer(dtype))
+      return highest ? fmt::format("(s_i{0})((1ull << {1}) - 1)", bits, bits - 1)
+                     : fmt::format("(s_i{0})(-(s_i64)((1ull << {1}) - 1) - 1)", bits, bits - 1);
+    return highest ? fmt::format("(s_u{})~0ull", bits) : "0";
+  };
+  switch (kind) {
+    case ir::Combine::sum:
+    case ir::Combine::bitwise_or: return "0";
+    case ir::Combine::prod: return "1";
+    case ir::Combine::max: return extreme(false);
+    case ir::Combine::min: return extreme(true);
+    case ir::Combine::bitwise_and:
+      return dtype == DType::boolean ? "1" : fmt::format("({})~0ull", c_type(dtype));
+    default: throw Error(ErrorKind::kInternal, "reduce", "no such combination in a kernel");
+  }
+}
+
+std::string combined(ir::Combine kind, DType dtype, const std::string& a, const std::string& b) {
+  const bool real = is_float(dtype);
+  const auto arithmetic = [&](char op) {
+    if (real) return fmt::format("{} {} {}", a, op, b);
+    if (dtype == DType::boolean) return fmt::format("(s_bool)({} {} {})", a, op == '+' ? '|' : '&', b);
+    const std::string_view wide = size_of(dtype) == 8 ? "s_u64" : "s_u32";
+    return fmt::format("({0})(({1}){2} {3} ({1}){4})", c_type(dtype), wide, a, op, b);
+  };
+  switch (kind) {
+    case ir::Combine::sum: return arithmetic('+');
+    case ir::Combine::prod: return arithmetic('*');
+    case ir::Combine::max: return fmt::format("({0} > {1} || {0} != {0} ? {0} : {1})", a, b);
+    case ir::Combine::min: return fmt::format("({0} < {1} || {0} != {0} ? {0} : {1})", a, b);
+    case ir::Combine::bitwise_and: return fmt::format("({})({} & {})", c_type(dtype), a, b);
+    case ir::Combine::bitwise_or: return fmt::format("({})({} | {})", c_type(dtype), a, b);
+    default: throw Error(ErrorKind::kInternal, "reduce", "no such combination in a kernel");
+  }
+}
+
+std::vector<std::int64_t> loop_sizes(const ir::Graph& graph, std::vector<std::int64_t> sizes) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : sizes) count *= size;
+  for (const ir::Node& node : graph.nodes()) {
+    const ir::OpClass op_class = ir::info(node.op).op_class;
+    const bool shaped = (op_class == ir::OpClass::movement && node.op != Op::reshape) || node.op == Op::iota;
+    if (!shaped || node.types[0].shape.count() != count) continue;
+    std::vector<std::int64_t> finer = sizes;
+    if (refine(finer, node.types[0].shape)) sizes = std::move(finer);
+  }
+  return sizes;
+}
+
+std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
+  if (dialect != Dialect::c || step.kind != lower::StepKind::kernel) return std::nullopt;
+  switch (step.group) {
+    case lower::GroupKind::map: return map_kernel(step, name);
+    case lower::GroupKind::rows: return rows_kernel(step, name);
+    case lower::GroupKind::contraction:
+      if (step.region.graph.node(step.region.anchor).op == Op::dot_general) return dot_kernel(step, name);
+      return std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+std::string source_file(const std::vector<Kernel>& kernels, Dialect dialect) {
+  std::set<std::string> helpers;
+  for (const Kernel& kernel : kernels) helpers.insert(kernel.helpers.begin(), kernel.helpers.end());
+  const std::vector<std::string_view> names(helpers.begin(), helpers.end());
+  std::string text = math::prelude(dialect) + math::source(names);
+  if (dialect == Dialect::c) text += kPreludeC;
+  for (const auto& [suffix, type] :
+       {std::pair{"f32", "float"}, {"f64", "double"}, {"u32", "s_u32"}, {"u64", "s_u64"}}) {
+    const std::string function = fmt::format("s_multiply_{}", suffix);
+    const bool used = std::any_of(kernels.begin(), kernels.end(), [&](const Kernel& kernel) {
+      return kernel.source.find(function + "(") != std::string::npos;
+    });
+    if (used) text += fmt::format("S_MULTIPLY({}, {})\n", function, type);
+  }
+  for (const Kernel& kernel : kernels) text += "\n" + kernel.source;
+  return text;
+}
+
+}  // namespace systole::codegen

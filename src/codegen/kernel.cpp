@@ -185,8 +185,9 @@ std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& na
     case lower::GroupKind::map: return map_kernel(step, name);
     case lower::GroupKind::rows: return rows_kernel(step, name);
     case lower::GroupKind::contraction:
-      if (step.region.graph.node(step.region.anchor).op == Op::dot_general) return dot_kernel(step, name);
-      return std::nullopt;
+      return step.region.graph.node(step.region.anchor).op == Op::dot_general
+                 ? dot_kernel(step, name)
+                 : convolution_kernel(step, name);
     default: return std::nullopt;
   }
 }

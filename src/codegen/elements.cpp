@@ -109,6 +109,11 @@ std::string Elements::loaded(ir::ValueId input, const std::string& place) {
   return is_small_float(dtype) ? from_bits(dtype, element) : element;
 }
 
+std::string Elements::stored(const std::string& array, const std::string& place, DType dtype) {
+  const std::string element = fmt::format("{}[{}]", array, place);
+  return is_small_float(dtype) ? from_bits(dtype, element) : element;
+}
+
 void Elements::store(const std::string& array, const Index& at, DType dtype, const std::string& value) {
   writer_.line(fmt::format("{}[{}] = {};", array, at.to_string(),
                            is_small_float(dtype) ? to_bits(dtype, value) : value));

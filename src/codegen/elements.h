@@ -38,7 +38,8 @@ class Elements {
 
   // The element of an input at a linear place that is given as text.
   std::string loaded(ir::ValueId input, const std::string& place);
-  std::string rounded(DType dtype, std::string expression);  // to a small float
+  std::string stored(const std::string& array, const std::string& place, DType dtype);  // any array's element
+  std::string rounded(DType dtype, std::string expression);                             // to a small float
 
   // What was computed inside is not known outside.
   void push() { scopes_.emplace_back(); }

@@ -180,7 +180,9 @@ std::vector<std::int64_t> loop_sizes(const ir::Graph& graph, std::vector<std::in
 }
 
 std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
-  if (dialect != Dialect::c || step.kind != lower::StepKind::kernel) return std::nullopt;
+  if (dialect != Dialect::c) return std::nullopt;
+  if (step.kind == lower::StepKind::special) return special_kernel(step, name);
+  if (step.kind != lower::StepKind::kernel) return std::nullopt;
   switch (step.group) {
     case lower::GroupKind::map: return map_kernel(step, name);
     case lower::GroupKind::rows: return rows_kernel(step, name);

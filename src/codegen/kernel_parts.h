@@ -15,6 +15,7 @@ namespace systole::codegen {
 Kernel map_kernel(const lower::Step& step, const std::string& name);
 Kernel rows_kernel(const lower::Step& step, const std::string& name);
 Kernel dot_kernel(const lower::Step& step, const std::string& name);
+std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name);
 Kernel convolution_kernel(const lower::Step& step, const std::string& name);
 
 // A kernel function in C under construction: its head declares the buffers as typed arrays.

@@ -1,6 +1,7 @@
-// s_convert_<from>_<to> for every pair of dtypes. f16, bf16 and f8 are integers holding their bits; they convert
-// through f32, which holds them all exactly. What is wider than f32 is first rounded to f32 *to odd* (cut off,
-// the last bit set if anything was lost), after which rounding to the short format is as good as once.
+// s_convert_<from>_<to> for every pair of dtypes. f16, bf16 and f8 are integers holding their bits; they
+// convert through f32, which holds them all exactly. What is wider than f32 is first rounded to f32 *to odd*
+// (cut off, the last bit set if anything was lost), after which rounding to the short format is as good as
+// once.
 
 #include <array>
 #include <string_view>
@@ -49,9 +50,10 @@ S_FN s_u16 s_convert_f32_bf16(float x) {
 }
 )c";
 
-// $F: the format; $S: its storage; $L: bits cut from f32's mantissa; $R: the difference of the biases; $E and $X:
-// the format's exponent field, in place and in f32's; $M: the float whose last bit is the format's smallest
-// number; $N: the smallest normal number; $O: what overflow gives, $Q: NaN, $G: the sign bit's distance.
+// $F: the format; $S: its storage; $L: bits cut from f32's mantissa; $R: the difference of the biases; $E and
+// $X: the format's exponent field, in place and in f32's; $M: the float whose last bit is the format's
+// smallest number; $N: the smallest normal number; $O: what overflow gives, $Q: NaN, $G: the sign bit's
+// distance.
 constexpr std::string_view kShort = R"c(
 // Denormals round by the addition of a float whose last bit is the format's; larger ones in the bits.
 S_FN $S s_convert_f32_$F(float x) {
@@ -89,24 +91,47 @@ S_FN float s_convert_$F_f32($S x) {
 
 std::string f16_text() {
   std::string text = std::string(kShort) + std::string(kFromIeee);
-  for (auto [from, to] : {std::array{"$F", "f16"}, {"$S", "s_u16"}, {"$L", "13"}, {"$R", "112"}, {"$X", "0xf800000u"},
-                          {"$M", "0.5f"}, {"$N", "6.10351562e-5f"}, {"$O", "0x7c00u"}, {"$Q", "0x7e00u"}, {"$G", "15"}})
+  for (auto [from, to] : {std::array{"$F", "f16"},
+                          {"$S", "s_u16"},
+                          {"$L", "13"},
+                          {"$R", "112"},
+                          {"$X", "0xf800000u"},
+                          {"$M", "0.5f"},
+                          {"$N", "6.10351562e-5f"},
+                          {"$O", "0x7c00u"},
+                          {"$Q", "0x7e00u"},
+                          {"$G", "15"}})
     text = replaced(text, from, to);
   return text;
 }
 
 std::string f8e5m2_text() {
   std::string text = std::string(kShort) + std::string(kFromIeee);
-  for (auto [from, to] : {std::array{"$F", "f8e5m2"}, {"$S", "s_u8"}, {"$L", "21"}, {"$R", "112"}, {"$X", "0xf800000u"},
-                          {"$M", "128.0f"}, {"$N", "6.10351562e-5f"}, {"$O", "0x7cu"}, {"$Q", "0x7eu"}, {"$G", "7"}})
+  for (auto [from, to] : {std::array{"$F", "f8e5m2"},
+                          {"$S", "s_u8"},
+                          {"$L", "21"},
+                          {"$R", "112"},
+                          {"$X", "0xf800000u"},
+                          {"$M", "128.0f"},
+                          {"$N", "6.10351562e-5f"},
+                          {"$O", "0x7cu"},
+                          {"$Q", "0x7eu"},
+                          {"$G", "7"}})
     text = replaced(text, from, to);
   return text;
 }
 
 std::string f8e4m3fn_text() {
   std::string text = std::string(kShort) + std::string(kFromFinite);
-  for (auto [from, to] : {std::array{"$F", "f8e4m3fn"}, {"$S", "s_u8"}, {"$L", "20"}, {"$R", "120"},
-                          {"$M", "16384.0f"}, {"$N", "0.015625f"}, {"$O", "0x7fu"}, {"$Q", "0x7fu"}, {"$G", "7"}})
+  for (auto [from, to] : {std::array{"$F", "f8e4m3fn"},
+                          {"$S", "s_u8"},
+                          {"$L", "20"},
+                          {"$R", "120"},
+                          {"$M", "16384.0f"},
+                          {"$N", "0.015625f"},
+                          {"$O", "0x7fu"},
+                          {"$Q", "0x7fu"},
+                          {"$G", "7"}})
     text = replaced(text, from, to);
   return text;
 }
@@ -147,10 +172,17 @@ S_FN $I s_convert_$F_$T($C x) {
 }
 )c";
   static constexpr std::array<std::string_view, 4> kTop{"127", "32767", "2147483647", "0x7fffffffffffffffu"};
-  static constexpr std::array<std::string_view, 4> kBottom{"-128", "-32768", "0x80000000u", "0x8000000000000000u"};
-  static constexpr std::array<std::string_view, 4> kFull{"255u", "65535u", "4294967295u", "0xffffffffffffffffu"};
-  static constexpr std::array<std::string_view, 8> kPower{"128.0",   "256.0",        "32768.0",      "65536.0",
-                                                          "2147483648.0", "4294967296.0", "9223372036854775808.0",
+  static constexpr std::array<std::string_view, 4> kBottom{"-128", "-32768", "0x80000000u",
+                                                           "0x8000000000000000u"};
+  static constexpr std::array<std::string_view, 4> kFull{"255u", "65535u", "4294967295u",
+                                                         "0xffffffffffffffffu"};
+  static constexpr std::array<std::string_view, 8> kPower{"128.0",
+                                                          "256.0",
+                                                          "32768.0",
+                                                          "65536.0",
+                                                          "2147483648.0",
+                                                          "4294967296.0",
+                                                          "9223372036854775808.0",
                                                           "18446744073709551616.0"};
   const std::size_t width = to.bits == 8 ? 0 : to.bits == 16 ? 1 : to.bits == 32 ? 2 : 3;
   const std::string suffix = from.name == "f32" ? "f" : "";
@@ -194,8 +226,8 @@ std::string convert_text() {
       if (native_float && to.bits > 1)
         text += saturating(from, to);
       else
-        text += "S_FN " + to.type + " s_convert_" + from.name + "_" + to.name + "(" + from.type + " x) { return " +
-                expression(from, to) + "; }\n";
+        text += "S_FN " + to.type + " s_convert_" + from.name + "_" + to.name + "(" + from.type +
+                " x) { return " + expression(from, to) + "; }\n";
     }
   return text;
 }

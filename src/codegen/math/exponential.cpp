@@ -1,5 +1,5 @@
-// exp and what is built on it. All reduce x = n ln 2 + r with |r| <= ln 2 / 2: ln 2 is split so that n times its
-// upper part is exact, and n is rounded by adding 1.5 * 2^23, whose low bits then hold n as an integer.
+// exp and what is built on it. All reduce x = n ln 2 + r with |r| <= ln 2 / 2: ln 2 is split so that n times
+// its upper part is exact, and n is rounded by adding 1.5 * 2^23, whose low bits then hold n as an integer.
 
 #include "codegen/math/texts.h"
 

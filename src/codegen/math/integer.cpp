@@ -1,5 +1,5 @@
-// Integers of every width and sign. Sums and products are taken unsigned and at least 32 bits wide, so that they
-// wrap; operands that C leaves undefined are replaced before the operation.
+// Integers of every width and sign. Sums and products are taken unsigned and at least 32 bits wide, so that
+// they wrap; operands that C leaves undefined are replaced before the operation.
 
 #include <string_view>
 

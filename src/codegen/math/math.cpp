@@ -52,8 +52,8 @@ void cut(std::string_view text, std::vector<Function>& out) {
 const Library& library() {
   static const Library built = [] {
     Library l;
-    for (const std::string& text : {algebraic_text(), exponential_text(), logarithm_text(), trigonometric_text(),
-                                    double_text(), integer_text(), convert_text()})
+    for (const std::string& text : {algebraic_text(), exponential_text(), logarithm_text(),
+                                    trigonometric_text(), double_text(), integer_text(), convert_text()})
       cut(text, l.functions);
     for (std::size_t i = 0; i < l.functions.size(); ++i) l.index.emplace(l.functions[i].name, i);
     return l;
@@ -66,7 +66,8 @@ class Collector {
   void add(std::string_view name) {
     const auto found = library().index.find(name);
     if (found == library().index.end())
-      throw Error(ErrorKind::kInternal, "codegen", "kernel arithmetic without a definition", {}, std::string(name));
+      throw Error(ErrorKind::kInternal, "codegen", "kernel arithmetic without a definition", {},
+                  std::string(name));
     visit(found->second);
   }
   std::string take() { return std::move(text_); }
@@ -79,7 +80,8 @@ class Collector {
       if (at > 0 && is_word(text[at - 1])) continue;
       std::size_t end = at;
       while (end < text.size() && is_word(text[end])) ++end;
-      if (const auto callee = library().index.find(text.substr(at, end - at)); callee != library().index.end())
+      if (const auto callee = library().index.find(text.substr(at, end - at));
+          callee != library().index.end())
         visit(callee->second);
     }
     text_ += text;

@@ -1,7 +1,8 @@
 #pragma once
 
-// The source texts, by subject. A text is a row of functions: comment lines, then a definition whose first line
-// begins with S_FN and whose last line ends with the brace that closes it in column 1 (or on the same line).
+// The source texts, by subject. A text is a row of functions: comment lines, then a definition whose first
+// line begins with S_FN and whose last line ends with the brace that closes it in column 1 (or on the same
+// line).
 
 #include <string>
 

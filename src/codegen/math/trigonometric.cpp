@@ -1,6 +1,6 @@
 // sin, cos, tan and atan2. The argument is reduced by multiplying its 24 bits with the 96 bits of 2/pi that
-// matter for its exponent, in integers: exact over the whole range, without branches or FMA, so one path serves
-// small and huge arguments and vectorises.
+// matter for its exponent, in integers: exact over the whole range, without branches or FMA, so one path
+// serves small and huge arguments and vectorises.
 
 #include "codegen/math/texts.h"
 
@@ -38,19 +38,22 @@ S_FN float s_reduce_f32(float x, float* rest, s_u32* quadrant) {
   s_u64 middle = (s_u64)m * w1 + (((s_u64)m * w2) >> 32);
   s_u32 high = m * w0 + (s_u32)(middle >> 32);
   s_u32 low = (s_u32)middle;
-  // high:low is |x| 2/pi modulo 4 in units of 2^-62; the fraction becomes 24 and 31 bits of it.
-  s_i32 upper = (s_i32)((high << 2) | (low >> 30));
-  s_i32 lower = (s_i32)((((s_u32)upper & 255u) << 23) | ((low << 2) >> 9));
-  float a = (float)(upper >> 8) * 5.96046448e-8f;
-  float b = (float)lower * 2.77555756e-17f;
+  // high:low is |x| 2/pi modulo 4 in units of 2^-62; the fraction's magnitude becomes 24 and 31 bits of it.
+  s_u32 upper = (high << 2) | (low >> 30);
+  s_u32 negative = 0u - (upper >> 31);
+  upper = upper ^ negative;
+  s_u32 lower = ((upper & 255u) << 23) | (((low ^ negative) << 2) >> 9);
+  float a = (float)(s_i32)(upper >> 8) * 5.96046448e-8f;
+  float b = (float)(s_i32)lower * 2.77555756e-17f;
   float v = a + b;
   float v_low = (a - v) + b;
   float r = S_MUL(v, 1.57079637f);
   float r_low = s_mul_error_f32(v, 1.57079637f, r) + S_FMA(v, -4.37113883e-8f, v_low * 1.57079637f);
   s_u32 small = bits < 0x3f490fdbu;
-  *rest = small ? 0.0f : r_low;
+  s_u32 sign = negative & 0x80000000u;
+  *rest = small ? 0.0f : s_float_of_bits(s_bits_f32(r_low) ^ sign);
   *quadrant = small ? 0u : (high + 0x20000000u) >> 30;
-  return small ? s_float_of_bits(bits) : r;
+  return s_float_of_bits(small ? bits : s_bits_f32(r) ^ sign);
 }
 
 // sin(r + rest) for |r| <= pi/4, without its first term r.

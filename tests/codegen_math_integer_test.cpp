@@ -1,5 +1,5 @@
-// Integers and conversions of kernels, compiled as C and called through loops. Expected values come from 128-bit
-// arithmetic, from SmallFloat (whose own test has ml_dtypes' values) and from hand calculation.
+// Integers and conversions of kernels, compiled as C and called through loops. Expected values come from
+// 128-bit arithmetic, from SmallFloat (whose own test has ml_dtypes' values) and from hand calculation.
 
 #include <concepts>
 #include <random>
@@ -17,25 +17,6 @@ __extension__ using Wide = __int128;
 template <class T>
 std::string name_of() {
   return std::string(name(dtype_of<T>));
-}
-
-// Loops named `<function>_loop` over functions of one or two arguments; the types are those of the text.
-struct Loop {
-  std::string function, from, to;
-  int arguments;
-};
-
-std::string loops_over(const std::vector<Loop>& loops) {
-  std::vector<std::string_view> names;
-  for (const Loop& l : loops) names.push_back(l.function);
-  std::string text = math::prelude(codegen::Dialect::c) + math::source(names);
-  for (const Loop& l : loops) {
-    const bool two = l.arguments == 2;
-    text += "void " + l.function + "_loop(const " + l.from + "* a, " + (two ? "const " + l.from + "* b, " : "") + l.to +
-            "* y, long n) {\n  for (long i = 0; i < n; ++i) y[i] = " + l.function + (two ? "(a[i], b[i])" : "(a[i])") +
-            ";\n}\n";
-  }
-  return text;
 }
 
 class CodegenMathIntegers : public CodegenMath {
@@ -97,16 +78,17 @@ void check_two(const Library& library) {
       b.push_back(y);
     }
   std::vector<T> got(a.size());
-  for (const std::string op :
-       {"add", "sub", "mul", "div", "rem", "max", "min", "shift_left", "shift_right", "shift_right_logical", "pow"}) {
+  for (const std::string op : {"add", "sub", "mul", "div", "rem", "max", "min", "shift_left", "shift_right",
+                               "shift_right_logical", "pow"}) {
     library.symbol<void(const T*, const T*, T*, long)>("s_" + op + "_" + name_of<T>() + "_loop")(
         a.data(), b.data(), got.data(), static_cast<long>(a.size()));
     int wrong = 0;
     for (std::size_t i = 0; i < a.size() && wrong < 3; ++i) {
       if (op == "pow" && b[i] > T{100}) continue;
       const T want = expected(op, a[i], b[i]);
-      if (got[i] != want) ++wrong, ADD_FAILURE() << op << " " << name_of<T>() << " of " << +a[i] << ", " << +b[i]
-                                                 << " gives " << +got[i] << ", not " << +want;
+      if (got[i] != want)
+        ++wrong, ADD_FAILURE() << op << " " << name_of<T>() << " of " << +a[i] << ", " << +b[i] << " gives "
+                               << +got[i] << ", not " << +want;
     }
   }
 }
@@ -116,8 +98,8 @@ void check_one(const Library& library) {
   const std::vector<T> x = operands<T>();
   std::vector<T> got(x.size());
   for (const std::string op : {"neg", "abs", "sign"}) {
-    library.symbol<void(const T*, T*, long)>("s_" + op + "_" + name_of<T>() + "_loop")(x.data(), got.data(),
-                                                                                      static_cast<long>(x.size()));
+    library.symbol<void(const T*, T*, long)>("s_" + op + "_" + name_of<T>() + "_loop")(
+        x.data(), got.data(), static_cast<long>(x.size()));
     for (std::size_t i = 0; i < x.size(); ++i) {
       const Wide v = x[i];
       const Wide want = op == "neg" ? -v : op == "abs" ? (v < 0 ? -v : v) : (v > 0) - (v < 0);
@@ -129,8 +111,8 @@ void check_one(const Library& library) {
 TEST_F(CodegenMathIntegers, ObeyTheCornersOfTheIrInEveryType) {
   std::vector<Loop> wanted;
   for (const std::string type : {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}) {
-    for (const std::string op :
-         {"add", "sub", "mul", "div", "rem", "max", "min", "shift_left", "shift_right", "shift_right_logical", "pow"})
+    for (const std::string op : {"add", "sub", "mul", "div", "rem", "max", "min", "shift_left", "shift_right",
+                                 "shift_right_logical", "pow"})
       wanted.push_back({"s_" + op + "_" + type, "s_" + type, "s_" + type, 2});
     if (type.front() == 'i')
       for (const std::string op : {"neg", "abs", "sign"})
@@ -153,8 +135,8 @@ TEST_F(CodegenMathIntegers, ObeyTheCornersOfTheIrInEveryType) {
   // Exponents of full width, by Python's pow(a, b, 2**width).
   const std::uint32_t base[] = {3, 5}, exponent[] = {0x7fffffff, 0xfffffffe};
   std::uint32_t power[2];
-  library->symbol<void(const std::uint32_t*, const std::uint32_t*, std::uint32_t*, long)>("s_pow_u32_loop")(base, exponent,
-                                                                                                           power, 2);
+  library->symbol<void(const std::uint32_t*, const std::uint32_t*, std::uint32_t*, long)>("s_pow_u32_loop")(
+      base, exponent, power, 2);
   EXPECT_EQ(power[0], 2863311531u);
   EXPECT_EQ(power[1], 3264175145u);
   const std::int64_t wide_base = 7, wide_exponent = std::numeric_limits<std::int64_t>::max();
@@ -168,7 +150,7 @@ template <class From, class To>
 std::vector<To> converted(const Library& library, const std::string& pair, const std::vector<From>& x) {
   std::vector<To> y(x.size());
   library.symbol<void(const From*, To*, long)>("s_convert_" + pair + "_loop")(x.data(), y.data(),
-                                                                             static_cast<long>(x.size()));
+                                                                              static_cast<long>(x.size()));
   return y;
 }
 
@@ -180,11 +162,13 @@ void check_short(const Library& library) {
   std::vector<Bits> all;
   for (std::uint32_t i = 0; i <= std::numeric_limits<Bits>::max(); ++i) all.push_back(static_cast<Bits>(i));
   const std::vector<float> decoded = converted<Bits, float>(library, format + "_f32", all);
-  std::vector<double> x{0.0, -0.0, 1e300, -1e300, 1e-300, -1e-300, 0x1p-150, 0x1.8p-150, 3.4028235e38, 0x1p128, 0x1.fffffefp127};
+  std::vector<double> x{0.0,      -0.0,       1e300,        -1e300,  1e-300,         -1e-300,
+                        0x1p-150, 0x1.8p-150, 3.4028235e38, 0x1p128, 0x1.fffffefp127};
   for (std::size_t i = 0; i < all.size(); ++i) {
     const double value = Short::from_bits(all[i]);
-    EXPECT_TRUE(std::isnan(value) ? std::isnan(decoded[i]) : std::bit_cast<std::uint64_t>(value) ==
-                                                                 std::bit_cast<std::uint64_t>(double{decoded[i]}))
+    EXPECT_TRUE(std::isnan(value)
+                    ? std::isnan(decoded[i])
+                    : std::bit_cast<std::uint64_t>(value) == std::bit_cast<std::uint64_t>(double{decoded[i]}))
         << format << " " << +all[i];
     const double next = i + 1 < all.size() ? static_cast<double>(Short::from_bits(all[i + 1])) : 0.0;
     for (const double v : {value, (value + next) / 2})
@@ -194,7 +178,9 @@ void check_short(const Library& library) {
   const std::vector<Bits> from_f64 = converted<double, Bits>(library, "f64_" + format, x);
   std::vector<float> narrow(x.size());
   std::transform(x.begin(), x.end(), narrow.begin(), [](double v) {
-    return std::fabs(v) < 3.4e38 || std::isnan(v) ? static_cast<float>(v) : std::copysign(HUGE_VALF, static_cast<float>(v > 0) - 0.5f);
+    return std::fabs(v) < 3.4e38 || std::isnan(v)
+               ? static_cast<float>(v)
+               : std::copysign(HUGE_VALF, static_cast<float>(v > 0) - 0.5f);
   });
   const std::vector<Bits> from_f32 = converted<float, Bits>(library, "f32_" + format, narrow);
   int wrong = 0;
@@ -205,7 +191,8 @@ void check_short(const Library& library) {
       ++wrong, ADD_FAILURE() << "f32 to " << format << " of " << narrow[i] << ": " << +from_f32[i];
   }
   // Integers up to 53 bits, which double holds.
-  std::vector<std::int64_t> integers{0, 1, -1, 448, 464, 465, -465, 480, 65504, 65519, 65520, 65521, 57344, 61440, 61441};
+  std::vector<std::int64_t> integers{0,     1,     -1,    448,   464,   465,   -465, 480,
+                                     65504, 65519, 65520, 65521, 57344, 61440, 61441};
   for (int shift = 0; shift < 44; ++shift)
     for (std::int64_t m : {257, 258, 259, 2049, 2051, 4097, 4099})
       for (std::int64_t step : {-1, 0, 1}) integers.push_back((m << shift >> 2) + step);
@@ -229,8 +216,10 @@ TEST_F(CodegenMathIntegers, ShortFloatsRoundOnceAndComeBack) {
   check_short<bf16>(*library);
   check_short<f8e4m3fn>(*library);
   check_short<f8e5m2>(*library);
-  // Above 2^53 double would round first: 2^62 + 2^54 is a tie to 2^62, one more is not. 2^64 - 1 rounds to 2^64.
-  const std::vector<std::uint64_t> wide{(1ull << 62) + (1ull << 54), (1ull << 62) + (1ull << 54) + 1, ~0ull, 1ull << 63};
+  // Above 2^53 double would round first: 2^62 + 2^54 is a tie to 2^62, one more is not. 2^64 - 1 rounds to
+  // 2^64.
+  const std::vector<std::uint64_t> wide{(1ull << 62) + (1ull << 54), (1ull << 62) + (1ull << 54) + 1, ~0ull,
+                                        1ull << 63};
   const std::vector<std::uint16_t> want{0x5e80, 0x5e81, 0x5f80, 0x5f00};
   EXPECT_EQ((converted<std::uint64_t, std::uint16_t>(*library, "u64_bf16", wide)), want);
 }
@@ -239,11 +228,22 @@ template <class F, class T>
 void check_saturating(const Library& library) {
   const std::string pair = name_of<F>() + "_" + name_of<T>();
   const F inf = std::numeric_limits<F>::infinity();
-  std::vector<F> x{0, F(-0.0), F(0.5), F(-0.5), F(0.999), F(-0.999), F(1.5), F(-1.5), inf, -inf, -std::nextafter(F(1), F(0))};
+  std::vector<F> x{0,
+                   F(-0.0),
+                   F(0.5),
+                   F(-0.5),
+                   F(0.999),
+                   F(-0.999),
+                   F(1.5),
+                   F(-1.5),
+                   inf,
+                   -inf,
+                   -std::nextafter(F(1), F(0))};
   for (int exponent = -3; exponent < 70; ++exponent)
     for (F sign : {F(1), F(-1)}) {
       const F v = sign * std::ldexp(F(1), exponent);
-      for (F w : {v, std::nextafter(v, inf), std::nextafter(v, -inf), v - F(0.5), v + F(0.5), v - 1, v + 1}) x.push_back(w);
+      for (F w : {v, std::nextafter(v, inf), std::nextafter(v, -inf), v - F(0.5), v + F(0.5), v - 1, v + 1})
+        x.push_back(w);
     }
   const std::vector<T> y = converted<F, T>(library, pair, x);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -278,8 +278,10 @@ TEST_F(CodegenMathIntegers, FloatsToIntegersTruncateAndSaturate) {
   both(std::uint64_t{});
   // 0, -0, the smallest denormal, NaN, -200.
   const std::vector<std::uint16_t> halves{0, 0x8000, 1, 0x7e00, 0xda40};
-  EXPECT_EQ((converted<std::uint16_t, std::uint8_t>(*library, "f16_bool", halves)), (std::vector<std::uint8_t>{0, 0, 1, 1, 1}));
-  EXPECT_EQ((converted<std::uint16_t, std::int8_t>(*library, "f16_i8", halves)), (std::vector<std::int8_t>{0, 0, 0, 0, -128}));
+  EXPECT_EQ((converted<std::uint16_t, std::uint8_t>(*library, "f16_bool", halves)),
+            (std::vector<std::uint8_t>{0, 0, 1, 1, 1}));
+  EXPECT_EQ((converted<std::uint16_t, std::int8_t>(*library, "f16_i8", halves)),
+            (std::vector<std::int8_t>{0, 0, 0, 0, -128}));
 }
 
 }  // namespace

@@ -64,8 +64,8 @@ S_FN float s_ceil_f32(float x) {
 #endif
 }
 
-// A guess from a third of the bits, then Halley's step twice; before the second the guess is cut to 12 bits, so
-// that its square is exact. The scale keeps 2 y^3 finite and denormals normal.
+// A guess from a third of the bits, then Halley's step twice; before the second the guess is cut to 12
+// bits, so that its square is exact. The scale keeps 2 y^3 finite and denormals normal.
 S_FN float s_cbrt_f32(float x) {
   float a = s_abs_f32(x);
   float v = a < 1.0f ? a * 16777216.0f : a * 5.96046448e-8f;
@@ -97,8 +97,8 @@ S_FN float s_rem_f32(float x, float y) {
   }
   // r 2^(y_exponent - 150), in two exact factors.
   s_u32 lower = y_exponent >> 1;
-  float scaled = (float)r * s_float_of_bits((lower + 52u) << 23) * s_float_of_bits((y_exponent - lower + 52u) << 23);
-  return s_copysign_f32(scaled, x);
+  float scaled = (float)r * s_float_of_bits((lower + 52u) << 23);
+  return s_copysign_f32(scaled * s_float_of_bits((y_exponent - lower + 52u) << 23), x);
 }
 )c";
 
@@ -106,8 +106,8 @@ S_FN float s_rem_f32(float x, float y) {
 
 std::string algebraic_text() {
   std::string text(kF32);
-  text += replaced(replaced(std::string(kAnyFloat), "$T", "f32"), "$C", "float");
-  text += replaced(replaced(std::string(kAnyFloat), "$T", "f64"), "$C", "double");
+  text += filled(kAnyFloat, {{"$T", "f32"}, {"$C", "float"}});
+  text += filled(kAnyFloat, {{"$T", "f64"}, {"$C", "double"}});
   return text;
 }
 

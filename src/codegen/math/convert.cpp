@@ -4,9 +4,11 @@
 // once.
 
 #include <array>
+#include <bit>
 #include <string_view>
 
 #include "codegen/math/texts.h"
+#include "systole/base/dtype.h"
 
 namespace systole::codegen::math {
 
@@ -50,10 +52,9 @@ S_FN s_u16 s_convert_f32_bf16(float x) {
 }
 )c";
 
-// $F: the format; $S: its storage; $L: bits cut from f32's mantissa; $R: the difference of the biases; $E and
-// $X: the format's exponent field, in place and in f32's; $M: the float whose last bit is the format's
-// smallest number; $N: the smallest normal number; $O: what overflow gives, $Q: NaN, $G: the sign bit's
-// distance.
+// $F: the format; $S: its storage; $L: bits cut from f32's mantissa; $R: the difference of the biases; $X:
+// the full exponent field where f32 has it; $M: the float whose last bit is the format's smallest number; $N:
+// the smallest normal number; $O: what overflow gives; $Q: NaN; $G: the sign bit's distance.
 constexpr std::string_view kShort = R"c(
 // Denormals round by the addition of a float whose last bit is the format's; larger ones in the bits.
 S_FN $S s_convert_f32_$F(float x) {
@@ -89,80 +90,50 @@ S_FN float s_convert_$F_f32($S x) {
 }
 )c";
 
-std::string f16_text() {
-  std::string text = std::string(kShort) + std::string(kFromIeee);
-  for (auto [from, to] : {std::array{"$F", "f16"},
-                          {"$S", "s_u16"},
-                          {"$L", "13"},
-                          {"$R", "112"},
-                          {"$X", "0xf800000u"},
-                          {"$M", "0.5f"},
-                          {"$N", "6.10351562e-5f"},
-                          {"$O", "0x7c00u"},
-                          {"$Q", "0x7e00u"},
-                          {"$G", "15"}})
-    text = replaced(text, from, to);
-  return text;
+std::string short_text() {
+  return filled(std::string(kShort) + std::string(kFromIeee), {{"$F", "f16"},
+                                                               {"$S", "s_u16"},
+                                                               {"$L", "13"},
+                                                               {"$R", "112"},
+                                                               {"$X", "0xf800000u"},
+                                                               {"$M", "0.5f"},
+                                                               {"$N", "6.10351562e-5f"},
+                                                               {"$O", "0x7c00u"},
+                                                               {"$Q", "0x7e00u"},
+                                                               {"$G", "15"}}) +
+         filled(std::string(kShort) + std::string(kFromIeee), {{"$F", "f8e5m2"},
+                                                               {"$S", "s_u8"},
+                                                               {"$L", "21"},
+                                                               {"$R", "112"},
+                                                               {"$X", "0xf800000u"},
+                                                               {"$M", "128.0f"},
+                                                               {"$N", "6.10351562e-5f"},
+                                                               {"$O", "0x7cu"},
+                                                               {"$Q", "0x7eu"},
+                                                               {"$G", "7"}}) +
+         filled(std::string(kShort) + std::string(kFromFinite), {{"$F", "f8e4m3fn"},
+                                                                 {"$S", "s_u8"},
+                                                                 {"$L", "20"},
+                                                                 {"$R", "120"},
+                                                                 {"$M", "16384.0f"},
+                                                                 {"$N", "0.015625f"},
+                                                                 {"$O", "0x7fu"},
+                                                                 {"$Q", "0x7fu"},
+                                                                 {"$G", "7"}});
 }
 
-std::string f8e5m2_text() {
-  std::string text = std::string(kShort) + std::string(kFromIeee);
-  for (auto [from, to] : {std::array{"$F", "f8e5m2"},
-                          {"$S", "s_u8"},
-                          {"$L", "21"},
-                          {"$R", "112"},
-                          {"$X", "0xf800000u"},
-                          {"$M", "128.0f"},
-                          {"$N", "6.10351562e-5f"},
-                          {"$O", "0x7cu"},
-                          {"$Q", "0x7eu"},
-                          {"$G", "7"}})
-    text = replaced(text, from, to);
-  return text;
+// A float kept as its bits.
+bool is_short(DType d) { return is_float(d) && size_of(d) < 4; }
+
+std::string type_of(DType d) {
+  if (d == DType::f64) return "double";
+  if (d == DType::f32) return "float";
+  if (is_short(d)) return size_of(d) == 2 ? "s_u16" : "s_u8";
+  return "s_" + std::string(name(d));
 }
 
-std::string f8e4m3fn_text() {
-  std::string text = std::string(kShort) + std::string(kFromFinite);
-  for (auto [from, to] : {std::array{"$F", "f8e4m3fn"},
-                          {"$S", "s_u8"},
-                          {"$L", "20"},
-                          {"$R", "120"},
-                          {"$M", "16384.0f"},
-                          {"$N", "0.015625f"},
-                          {"$O", "0x7fu"},
-                          {"$Q", "0x7fu"},
-                          {"$G", "7"}})
-    text = replaced(text, from, to);
-  return text;
-}
-
-struct Format {
-  std::string name, type;
-  bool is_short;  // a float kept as bits
-  int bits;       // of an integer; 0 for floats, 1 for bool
-  bool is_signed;
-};
-
-const std::array<Format, 15> kFormats{{{"f64", "double", false, 0, true},
-                                       {"f32", "float", false, 0, true},
-                                       {"f16", "s_u16", true, 0, true},
-                                       {"bf16", "s_u16", true, 0, true},
-                                       {"f8e4m3fn", "s_u8", true, 0, true},
-                                       {"f8e5m2", "s_u8", true, 0, true},
-                                       {"i64", "s_i64", false, 64, true},
-                                       {"i32", "s_i32", false, 32, true},
-                                       {"i16", "s_i16", false, 16, true},
-                                       {"i8", "s_i8", false, 8, true},
-                                       {"u64", "s_u64", false, 64, false},
-                                       {"u32", "s_u32", false, 32, false},
-                                       {"u16", "s_u16", false, 16, false},
-                                       {"u8", "s_u8", false, 8, false},
-                                       {"bool", "s_bool", false, 1, false}}};
-
-bool is_float(const Format& f) { return f.bits == 0; }
-
-// f32 or f64 to an integer of more than one bit.
-std::string saturating(const Format& from, const Format& to) {
+// f32 or f64 to an integer.
+std::string saturating(DType from, DType to) {
   constexpr std::string_view text = R"c(
 S_FN $I s_convert_$F_$T($C x) {
   $C inside = ((x >= $A) & (x < $Z)) ? x : $0;
@@ -184,50 +155,51 @@ S_FN $I s_convert_$F_$T($C x) {
                                                           "4294967296.0",
                                                           "9223372036854775808.0",
                                                           "18446744073709551616.0"};
-  const std::size_t width = to.bits == 8 ? 0 : to.bits == 16 ? 1 : to.bits == 32 ? 2 : 3;
-  const std::string suffix = from.name == "f32" ? "f" : "";
-  const std::string end(kPower[2 * width + (to.is_signed ? 0 : 1)]);
-  std::string out(text);
-  out = replaced(out, "$Z", end + suffix);
-  out = replaced(out, "$A", (to.is_signed ? "-" + end : "0.0") + suffix);
-  out = replaced(out, "$0", "0.0" + suffix);
-  out = replaced(out, "$H", to.is_signed ? kTop[width] : kFull[width]);
-  out = replaced(out, "$D", to.is_signed ? kBottom[width] : "0");
-  out = replaced(out, "$I", to.type);
-  out = replaced(out, "$C", from.type);
-  out = replaced(out, "$F", from.name);
-  return replaced(out, "$T", to.name);
+  const auto width = static_cast<std::size_t>(std::countr_zero(size_of(to)));
+  const bool is_signed = is_signed_integer(to);
+  const std::string suffix = from == DType::f32 ? "f" : "";
+  const std::string end = std::string(kPower[2 * width + (is_signed ? 0 : 1)]) + suffix;
+  return filled(text, {{"$Z", end},
+                       {"$A", is_signed ? "-" + end : "0.0" + suffix},
+                       {"$0", "0.0" + suffix},
+                       {"$H", is_signed ? kTop[width] : kFull[width]},
+                       {"$D", is_signed ? kBottom[width] : "0"},
+                       {"$I", type_of(to)},
+                       {"$C", type_of(from)},
+                       {"$F", name(from)},
+                       {"$T", name(to)}});
 }
 
 // The body's expression of x, for pairs that are not written above.
-std::string expression(const Format& from, const Format& to) {
-  const std::string as_f32 = from.is_short ? "s_convert_" + from.name + "_f32(x)" : "(float)x";
-  if (from.name == to.name) return "x";
-  if (to.bits == 1) return from.is_short ? as_f32 + " != 0.0f" : "x != 0";
-  if (to.is_short) {
-    const bool wide = from.name == "f64" || from.bits >= 32;
-    const std::string domain = from.name == "f64" ? "f64" : from.is_signed ? "i64" : "u64";
-    return "s_convert_f32_" + to.name + "(" + (wide ? "s_odd_" + domain + "(x)" : as_f32) + ")";
+std::string expression(DType from, DType to) {
+  const std::string as_f32 = is_short(from) ? "s_convert_" + std::string(name(from)) + "_f32(x)" : "(float)x";
+  const std::string from_f32 = "s_convert_f32_" + std::string(name(to));
+  if (from == to) return "x";
+  if (to == DType::boolean) return is_short(from) ? as_f32 + " != 0.0f" : "x != 0";
+  if (is_short(to)) {
+    const bool wide = !is_short(from) && size_of(from) >= 4;
+    const std::string domain = is_float(from) ? "f64" : is_signed_integer(from) ? "i64" : "u64";
+    return from_f32 + "(" + (wide ? "s_odd_" + domain + "(x)" : as_f32) + ")";
   }
-  if (from.is_short && is_float(to)) return "(double)" + as_f32;
-  if (from.is_short) return "s_convert_f32_" + to.name + "(" + as_f32 + ")";
-  return "(" + to.type + ")x";
+  if (is_short(from)) return is_float(to) ? "(double)" + as_f32 : from_f32 + "(" + as_f32 + ")";
+  return "(" + type_of(to) + ")x";
 }
 
 }  // namespace
 
 std::string convert_text() {
-  std::string text = std::string(kToOdd) + std::string(kBf16) + f16_text() + f8e5m2_text() + f8e4m3fn_text();
-  for (const Format& from : kFormats)
-    for (const Format& to : kFormats) {
-      const bool written = (from.name == "f32" && to.is_short) || (from.is_short && to.name == "f32");
+  std::string text = std::string(kToOdd) + std::string(kBf16) + short_text();
+  for (int i = 0; i < kDTypeCount; ++i)
+    for (int j = 0; j < kDTypeCount; ++j) {
+      const auto from = static_cast<DType>(i), to = static_cast<DType>(j);
+      const bool written = (from == DType::f32 && is_short(to)) || (is_short(from) && to == DType::f32);
       if (written) continue;
-      const bool native_float = is_float(from) && !from.is_short;
-      if (native_float && to.bits > 1)
+      if (is_float(from) && !is_short(from) && is_integer(to))
         text += saturating(from, to);
       else
-        text += "S_FN " + to.type + " s_convert_" + from.name + "_" + to.name + "(" + from.type +
-                " x) { return " + expression(from, to) + "; }\n";
+        text += "S_FN " + type_of(to) + " s_convert_" + std::string(name(from)) + "_" +
+                std::string(name(to)) + "(" + type_of(from) + " x) { return " + expression(from, to) +
+                "; }\n";
     }
   return text;
 }

@@ -19,7 +19,7 @@ S_FN double s_logistic_f64(double x) {
 }
 )c";
   const auto add = [&](std::string_view line, std::string_view op, std::string_view function) {
-    text += replaced(replaced(std::string(line), "$O", op), "$F", function);
+    text += filled(line, {{"$O", op}, {"$F", function}});
   };
   constexpr std::string_view one = "S_FN double s_$O_f64(double x) { return S_LIBM($F)(x); }\n";
   constexpr std::string_view two = "S_FN double s_$O_f64(double a, double b) { return S_LIBM($F)(a, b); }\n";

@@ -89,8 +89,8 @@ S_FN float s_tanh_f32(float x) {
   return s_copysign_f32(a < 0.625f ? near : far, x);
 }
 
-// e^-|x| never overflows, and e / (1 + e) keeps its digits where the result is small. The last line takes away
-// what the rounding of 1 + e did.
+// e^-|x| never overflows, and e / (1 + e) keeps its digits where the result is small. The last line takes
+// away what the rounding of 1 + e did.
 S_FN float s_logistic_f32(float x) {
   float e = s_exp_f32(-s_abs_f32(x));
   float sum = 1.0f + e;

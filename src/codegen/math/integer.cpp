@@ -99,12 +99,10 @@ std::string integer_text() {
   std::string all;
   for (const std::string& bits : {std::string("8"), std::string("16"), std::string("32"), std::string("64")})
     for (const bool is_signed : {true, false}) {
-      std::string text(kAny);
-      text += is_signed ? kSigned : kUnsigned;
-      text = replaced(text, "$T", (is_signed ? "i" : "u") + bits);
-      text = replaced(text, "$U", "u" + bits);
-      text = replaced(text, "$V", bits == "64" ? "u64" : "u32");
-      all += replaced(text, "$B", bits);
+      const std::string text = std::string(kAny) + std::string(is_signed ? kSigned : kUnsigned);
+      const std::string same = (is_signed ? "i" : "u") + bits, positive = "u" + bits;
+      all +=
+          filled(text, {{"$T", same}, {"$U", positive}, {"$V", bits == "64" ? "u64" : "u32"}, {"$B", bits}});
     }
   return all;
 }

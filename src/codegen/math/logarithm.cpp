@@ -67,7 +67,7 @@ S_FN float s_mul_error_f32(float a, float b, float p) {
 #endif
 }
 
-// e^(y log |x|) with the logarithm and its product with y in two floats each (about 2^-40), then the cases of C.
+// e^(y log |x|) with the logarithm and its product with y in two floats each (about 2^-40), then C's cases.
 S_FN float s_pow_f32(float x, float y) {
   float a = s_abs_f32(x);
   float v = a < 1.17549435e-38f ? a * 8388608.0f : a;
@@ -116,7 +116,8 @@ S_FN float s_pow_f32(float x, float y) {
   float sum = 1.0f + r;
   float power = sum + (((1.0f - sum) + r) + tail);
   power = s_scale_f32(power, (s_i32)(s_bits_f32(rounded) - 0x4b400000u));
-  // Zero and infinity to a power; the sign of a negative base; what is 1 whatever the other is.
+  // Zero and infinity to a power; the sign of a negative base, for which y is rounded to an integer whose
+  // last bit is that of y + 2^23; what is 1 whatever the other is.
   float infinity = s_float_of_bits(0x7f800000u);
   float nan = s_float_of_bits(0x7fc00000u);
   float of_zero = y < 0.0f ? infinity : 0.0f;
@@ -124,11 +125,12 @@ S_FN float s_pow_f32(float x, float y) {
   power = a == 0.0f ? of_zero : power;
   power = a == infinity ? of_infinity : power;
   float y_abs = s_abs_f32(y);
-  float y_small = y_abs < 16777216.0f ? y_abs : 0.0f;
-  s_i32 y_int = (s_i32)y_small;
-  s_u32 odd = (float)y_int == y_abs ? (s_u32)y_int << 31 : 0u;
-  power = s_float_of_bits(s_bits_f32(power) ^ (s_bits_f32(x) & odd));
-  power = ((x < 0.0f) & (a < infinity) & ((float)y_int != y_small)) ? nan : power;
+  float y_shifted = y_abs + 8388608.0f;
+  s_u32 whole = (y_shifted - 8388608.0f == y_abs) | (y_abs >= 8388608.0f);
+  s_u32 last = y_abs < 8388608.0f ? s_bits_f32(y_shifted) : s_bits_f32(y_abs);
+  s_u32 odd = (y_abs < 16777216.0f ? whole : 0u) & last;
+  power = s_float_of_bits(s_bits_f32(power) ^ (s_bits_f32(x) & (odd << 31)));
+  power = ((x < 0.0f) & (a < infinity) & (whole == 0u)) ? nan : power;
   power = ((x != x) | (y != y)) ? nan : power;
   return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : power;
 }

@@ -93,10 +93,12 @@ class Collector {
 
 }  // namespace
 
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-  return text;
+std::string filled(std::string_view text, Placeholders values) {
+  std::string out(text);
+  for (const auto& [from, to] : values)
+    for (std::size_t at = out.find(from); at != std::string::npos; at = out.find(from, at + to.size()))
+      out.replace(at, from.size(), to);
+  return out;
 }
 
 std::string source(std::span<const std::string_view> names) {

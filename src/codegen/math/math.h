@@ -23,9 +23,8 @@ namespace systole::codegen::math {
 // statements no compiler may fuse (gcc is told so here too, clang and OpenCL never do, NVRTC: --fmad=false).
 std::string prelude(Dialect dialect);
 
-// Flags for the compiler of the C dialect, beside optimisation and ISA; gcc takes `on` for off. Links with
-// -lm.
-inline constexpr std::string_view kCFlags = "-fno-math-errno -fno-trapping-math -ffp-contract=on";
+// Flags for the compiler of the C dialect, beside optimisation and ISA. Links with -lm.
+inline constexpr std::string_view kCFlags = "-fno-math-errno -fno-trapping-math -ffp-contract=off";
 
 // The text of `functions` and of all they call, callees first, each once. Throws Error for an unknown name.
 std::string source(std::span<const std::string_view> functions);

@@ -40,6 +40,7 @@ S_FN float s_float_of_bits(s_u32 bits) {
 #define S_FMA(a, b, c) ((a) * (b) + (c))
 #define S_FMA_F64(a, b, c) ((a) * (b) + (c))
 #endif
+#define S_BRANCHES 0
 #define S_MUL(a, b) ((a) * (b))
 #define S_DIV(a, b) ((a) / (b))
 #if defined(__clang__) && defined(__has_builtin)
@@ -79,6 +80,7 @@ typedef unsigned char s_bool;
 #define S_HAS_FMA 1
 #define S_FMA(a, b, c) __fmaf_rn(a, b, c)
 #define S_FMA_F64(a, b, c) __fma_rn(a, b, c)
+#define S_BRANCHES 1
 #define S_MUL(a, b) __fmul_rn(a, b)
 #define S_DIV(a, b) __fdiv_rn(a, b)
 #define S_SQRT(x) __fsqrt_rn(x)
@@ -114,6 +116,7 @@ typedef uchar s_bool;
 #define S_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 #define S_FMA_F64(a, b, c) fma(a, b, c)
+#define S_BRANCHES S_HAS_FMA
 #define S_MUL(a, b) ((a) * (b))
 #define S_DIV(a, b) ((a) / (b))
 #define S_SQRT(x) sqrt(x)

@@ -4,7 +4,10 @@
 // line begins with S_FN and whose last line ends with the brace that closes it in column 1 (or on the same
 // line).
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace systole::codegen::math {
 
@@ -16,7 +19,8 @@ std::string double_text();
 std::string integer_text();
 std::string convert_text();
 
-// `text` with every `from` replaced.
-std::string replaced(std::string text, std::string_view from, std::string_view to);
+// `text` with every placeholder replaced by its value.
+using Placeholders = std::initializer_list<std::pair<std::string_view, std::string_view>>;
+std::string filled(std::string_view text, Placeholders values);
 
 }  // namespace systole::codegen::math

@@ -1,6 +1,7 @@
 // sin, cos, tan and atan2. The argument is reduced by multiplying its 24 bits with the 96 bits of 2/pi that
 // matter for its exponent, in integers: exact over the whole range, without branches or FMA, so one path
-// serves small and huge arguments and vectorises.
+// serves small and huge arguments and vectorises. Where threads branch by themselves, small ones go a shorter
+// way.
 
 #include "codegen/math/texts.h"
 
@@ -8,10 +9,26 @@ namespace systole::codegen::math {
 
 std::string trigonometric_text() {
   return R"c(
-// |x| = (quadrant + fraction) pi/2 modulo 2 pi with |fraction| <= 1/2: returns fraction pi/2, what that lacks in
-// *rest, and the quadrant in *quadrant.
+// |x| = (quadrant + fraction) pi/2 modulo 2 pi with |fraction| <= 1/2: returns fraction pi/2, its rounding
+// error in *rest and the quadrant in *quadrant.
 S_FN float s_reduce_f32(float x, float* rest, s_u32* quadrant) {
   s_u32 bits = s_bits_f32(x) & 0x7fffffffu;
+#if S_BRANCHES
+  if (bits < 0x47c90000u) {
+    // Below 2^16 pi/2: the nearest multiple of pi/2 in three parts, the first product exact.
+    float magnitude = s_float_of_bits(bits);
+    float t = S_FMA(magnitude, 0.636619747f, 12582912.0f);
+    float n = t - 12582912.0f;
+    float first = S_FMA(n, -1.57079637f, magnitude);
+    float second = S_MUL(n, 4.37113883e-8f);
+    float near = first + second;
+    float part = near - first;
+    float error = (first - (near - part)) + (second - part);
+    *rest = error + S_FMA(n, 1.7151245e-15f, s_mul_error_f32(n, 4.37113883e-8f, second));
+    *quadrant = s_bits_f32(t) & 3u;
+    return near;
+  }
+#endif
   s_u32 m = (bits & 0x7fffffu) | 0x800000u;
   // The window starts at bit `start` of 0x00000000.a2f9836e 4e441529 ...
   s_u32 start = (bits >> 23) - 120u;

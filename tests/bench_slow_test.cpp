@@ -9,13 +9,12 @@
 namespace systole::cli::bench {
 namespace {
 
-TEST(BenchSlowLosses, T3AgreesWithThePeers) {
-  expect_losses("T3", 128, kOneStep, {7.8104, 10.6075, 10.9031});
-}
+using BenchSlowLosses = BenchLosses;
+INSTANTIATE_TEST_SUITE_P(On, BenchSlowLosses, testing::Values("reference"), device_suffix);
 
-TEST(BenchSlowLosses, T5AgreesWithThePeers) { expect_losses("T5", 32, kOneStep, {2.3081, 2.2647, 2.2218}); }
-
-TEST(BenchSlowLosses, T6AgreesWithThePeers) { expect_losses("T6", 4, kOneStep, {10.8780, 10.4907, 10.1510}); }
+TEST_P(BenchSlowLosses, T3AgreesWithThePeers) { expect_losses("T3", 128, kOneStep, kT3Losses); }
+TEST_P(BenchSlowLosses, T5AgreesWithThePeers) { expect_losses("T5", 32, kOneStep, kT5Losses); }
+TEST_P(BenchSlowLosses, T6AgreesWithThePeers) { expect_losses("T6", 4, kOneStep, kT6Losses); }
 
 }  // namespace
 }  // namespace systole::cli::bench

@@ -380,14 +380,14 @@ TEST_F(CliTest, DevicesListsTheReference) {
 
 TEST_F(CliTest, DoctorNamesWhatIsBrokenWithItsRepair) {
   const std::string clean =
-      "env -u CC -u SYSTOLE_PJRT_PLUGIN -u PJRT_NAMES_AND_LIBRARY_PATHS SYSTOLE_CACHE=cache";
+      "env -u CC -u SYSTOLE_PJRT_PLUGIN -u PJRT_NAMES_AND_LIBRARY_PATHS SYSTOLE_CACHE_DIR=cache";
   const Outcome healthy = run("doctor", "", clean);
   EXPECT_EQ(healthy.code, 0) << healthy.out << healthy.err;
   EXPECT_NE(healthy.out.find("ok       reference"), std::string::npos) << healthy.out;
-  EXPECT_NE(healthy.out.find("SYSTOLE_CACHE=cache"), std::string::npos) << healthy.out;
-  for (const char* unused : {"compiler for kernels made at run time (not used by this build)\n",
-                             "cache of compiled code (not used by this build)\n"})
-    EXPECT_NE(healthy.out.find(unused), std::string::npos) << healthy.out;
+  EXPECT_NE(healthy.out.find("SYSTOLE_CACHE_DIR=cache"), std::string::npos) << healthy.out;
+  for (const char* part : {"compiler for kernels made at run time (not used by this build)\n",
+                           "ok       cache: made when first needed\n"})
+    EXPECT_NE(healthy.out.find(part), std::string::npos) << healthy.out;
 
   write("plugin.so", "not a library");
   const Outcome broken = run("doctor", "", clean + " SYSTOLE_PJRT_PLUGIN=./plugin.so CC=/no/such/compiler");
@@ -398,8 +398,27 @@ TEST_F(CliTest, DoctorNamesWhatIsBrokenWithItsRepair) {
       << broken.out;
 
   write("blocked", "");
-  EXPECT_NE(run("doctor", "", clean + " SYSTOLE_CACHE=blocked").out.find("FAIL     blocked is not a folder"),
+  EXPECT_NE(
+      run("doctor", "", clean + " SYSTOLE_CACHE_DIR=blocked").out.find("FAIL     blocked is not a folder"),
+      std::string::npos);
+}
+
+TEST_F(CliTest, CacheIsShownAndCleared) {
+  const std::string there = "env -u SYSTOLE_CACHE -u SYSTOLE_CACHE_LIMIT SYSTOLE_CACHE_DIR=kept";
+  EXPECT_EQ(run("cache", "", there).out, "kept/compiled: 0 compiled programs, 0 bytes of 4.0 GiB\n");
+  std::filesystem::create_directories(folder_ / "kept/compiled");
+  write("kept/compiled/pjrt-1.systole", std::string(2048, 'x'));
+  write("kept/compiled/mine.txt", "not ours to remove");
+  EXPECT_EQ(run("cache", "", there).out, "kept/compiled: 1 compiled program, 2.0 KiB of 4.0 GiB\n");
+  EXPECT_NE(run("doctor", "", there).out.find("kept: 1 compiled program, 2.0 KiB of 4.0 GiB"),
             std::string::npos);
+  EXPECT_EQ(run("cache --clear", "", there).out, "kept/compiled: removed 1 compiled program, 2.0 KiB\n");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "kept/compiled/mine.txt"));
+  const Outcome off = run("cache", "", there + " SYSTOLE_CACHE=0");
+  EXPECT_EQ(off.code, 1);
+  EXPECT_NE(off.err.find("cache: there is none"), std::string::npos) << off.err;
+  const Outcome wrong = run("doctor", "", there + " SYSTOLE_CACHE=maybe");
+  EXPECT_NE(wrong.out.find("FAIL     SYSTOLE_CACHE: not a switch"), std::string::npos) << wrong.out;
 }
 
 TEST_F(CliTest, ClosedPipeIsQuietAndFullDiskIsNot) {

@@ -1,4 +1,5 @@
-// 50 training steps in f64 against PyTorch: the loss of every step and the final state of five models.
+// 50 training steps in f64 against PyTorch: the loss of every step and the final state of five models, on
+// every device that models are tried on.
 // Weights and data come from the counter hash on both sides; tests/parity/make_fixtures.py makes PyTorch's
 // results.
 
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "data/counter_hash.h"
+#include "model_devices.h"
 #include "systole/nn.h"
 #include "systole/optim.h"
 #include "systole/tensor.h"
@@ -55,13 +57,20 @@ void expect_state(const std::string& name, const std::vector<double>& values, co
     EXPECT_NEAR(values[i], first[i], kTolerance * std::max(std::abs(first[i]), typical)) << name << " " << i;
 }
 
+class Parity : public ModelDevice {
+ protected:
+  template <class Model, class MakeOptimizer>
+  void expect_parity(const std::string& name, Model model, const MakeOptimizer& make_optimizer,
+                     const Data& data, double std = 0);
+};
+INSTANTIATE_TEST_SUITE_P(On, Parity, model_devices(), device_suffix);
+
 // `make_optimizer` takes the model's parameters; `std` is the deviation of matrices, 0: by fan-in.
 template <class Model, class MakeOptimizer>
-void expect_parity(const std::string& name, Model model, const MakeOptimizer& make_optimizer,
-                   const Data& data, double std = 0) {
+void Parity::expect_parity(const std::string& name, Model model, const MakeOptimizer& make_optimizer,
+                           const Data& data, double std) {
   const nlohmann::json wanted = fixture(name);
   ASSERT_TRUE(wanted.is_object()) << "tests/parity/" << name << ".json is missing: run make_fixtures.py";
-  const DeviceScope device("reference");
   nn::cast(model, DType::f64);
   for (const auto& [key, variable] : parameters(model))
     Variable(variable).assign(Tensor(data::hashed_parameter(key, variable.type(), std)));
@@ -72,7 +81,9 @@ void expect_parity(const std::string& name, Model model, const MakeOptimizer& ma
     optimizer.update(grads);
     return loss;
   });
-  const std::vector<double> losses = step.many(Tensor(data.x), Tensor(data.y)).template to_vector<double>();
+  const Tensor results = step.many(Tensor(data.x), Tensor(data.y));
+  expect_here(results);
+  const std::vector<double> losses = results.to_vector<double>();
 
   const std::vector<double> expected = wanted.at("losses");
   ASSERT_EQ(losses.size(), expected.size());
@@ -89,15 +100,15 @@ void expect_parity(const std::string& name, Model model, const MakeOptimizer& ma
 
 optim::Adam adam(const Parameters& parameters) { return optim::Adam(parameters, {.lr = 1e-3}); }
 
-TEST(Parity, MlpWithAdam) {
+TEST_P(Parity, MlpWithAdam) {
   expect_parity("mlp", nn::models::Mlp(), adam, {uniform({kSteps, 16, 784}), labels(16)});
 }
 
-TEST(Parity, KerasCnnWithAdam) {
+TEST_P(Parity, KerasCnnWithAdam) {
   expect_parity("keras_cnn", nn::models::KerasCnn(), adam, {uniform({kSteps, 2, 32, 32, 3}), labels(2)});
 }
 
-TEST(Parity, ReducedResNetWithMomentumAndWeightDecay) {
+TEST_P(Parity, ReducedResNetWithMomentumAndWeightDecay) {
   const auto sgd = [](const Parameters& parameters) {
     return optim::SGD(parameters, {.lr = 0.02, .momentum = 0.9, .weight_decay = 1e-4});
   };
@@ -105,12 +116,12 @@ TEST(Parity, ReducedResNetWithMomentumAndWeightDecay) {
   expect_parity("resnet", model, sgd, {uniform({kSteps, 4, 32, 32, 3}), labels(4)});
 }
 
-TEST(Parity, LstmWithAdam) {
+TEST_P(Parity, LstmWithAdam) {
   const nn::models::LstmClassifier model{{.vocabulary = 50, .embedding = 16, .hidden = 24}};
   expect_parity("lstm", model, adam, {data::hashed_integers(1, {kSteps, 8, 12}, 50), labels(8)});
 }
 
-TEST(Parity, SmallGptWithAdamW) {
+TEST_P(Parity, SmallGptWithAdamW) {
   const auto adamw = [](const Parameters& parameters) {
     return optim::AdamW(parameters, {.lr = 3e-4, .beta2 = 0.95, .weight_decay = 0.1});
   };

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -218,6 +219,31 @@ TEST_F(Runtime, NamesThatAreTakenOrNoNamesCannotBeRegistered) {
                {"fake", "taken"});
   for (const char* name : {"gpu", "auto", "Fake2", "a b", "fake:1", "pjrt"})
     error_of([&] { runtime::register_backend(name, 1, factory); }, ErrorKind::kInvalidArgument);
+}
+
+TEST_F(Runtime, AFactoryCarriesWhatItNeeds) {
+  for (const std::string name : {"carrier_a", "carrier_b"})
+    runtime::register_backend(name, 8000, [name]() -> std::unique_ptr<runtime::Backend> {
+      throw Error(ErrorKind::kUnsupported, name, "made for " + name);
+    });
+  expect_parts(error_of([] { runtime::backend("carrier_b"); }, ErrorKind::kUnsupported),
+               {"made for carrier_b"});
+  error_of([] { runtime::register_backend("carrier_c", 8000, nullptr); }, ErrorKind::kInvalidArgument);
+}
+
+TEST_F(Runtime, TheMathOfF32IsExactUnlessAskedAndKeptApart) {
+  EXPECT_EQ(runtime::CompileOptions().math, runtime::Math::f32);
+  ::setenv("SYSTOLE_MATH", "tf32", 1);
+  EXPECT_EQ(runtime::CompileOptions().math, runtime::Math::tf32);
+  ::setenv("SYSTOLE_MATH", "bf16", 1);
+  expect_parts(error_of([] { compile(affine(1), "fake"); }, ErrorKind::kInvalidArgument),
+               {"SYSTOLE_MATH", "f32 or tf32", "bf16"});
+  ::unsetenv("SYSTOLE_MATH");
+  const int before = counts.compiled;
+  const CompiledGraph exact = compile(affine(77), "fake"),
+                      fast = compile(affine(77), "fake", {.math = runtime::Math::tf32}),
+                      again = compile(affine(77), "fake", {.math = runtime::Math::f32});
+  EXPECT_EQ(counts.compiled, before + 2);
 }
 
 TEST_F(Runtime, BackendsStandByRankAndAutoTakesTheFirstThatHasADevice) {

@@ -9,6 +9,7 @@
 #include "systole/tensor/compiled.h"
 #include "systole/tensor/creation.h"
 #include "systole/tensor/math.h"
+#include "systole/tensor/shaping.h"
 #include "systole/tensor/transforms.h"
 #include "tensor/evaluate.h"
 #include "tensor/record.h"
@@ -35,6 +36,17 @@ TEST(Tensor, EqualStructureIsCompiledOnce) {
   for (int i = 0; i < 5; ++i) f(vec({1, 2, 3, 5, 7}));
   EXPECT_EQ(recording::cache_counts().misses, before.misses);
   EXPECT_EQ(recording::cache_counts().hits, before.hits + 5);
+}
+
+TEST(Tensor, LoopOverIndicesCompilesOnce) {
+  const Tensor x = reshape(arange(24), {6, 4}).eval();
+  EXPECT_EQ((x[0] + 1).to_vector<std::int32_t>(), (std::vector<std::int32_t>{1, 2, 3, 4}));
+  const auto before = recording::cache_counts();
+  for (std::int32_t i = 1; i < 6; ++i)
+    EXPECT_EQ((x[i] + 1).to_vector<std::int32_t>(),
+              (std::vector<std::int32_t>{4 * i + 1, 4 * i + 2, 4 * i + 3, 4 * i + 4}));
+  EXPECT_EQ(x[-1].to_vector<std::int32_t>()[0], 20);
+  EXPECT_LE(recording::cache_counts().misses, before.misses + 1);  // x[-1] alone is another program
 }
 
 TEST(Tensor, AChangingHostScalarDoesNotRecompile) {

@@ -9,6 +9,7 @@
 // Programs that care about allocation or keep data on the device make a Session and pass Buffers.
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -41,18 +42,32 @@ struct DeviceInfo {
   std::int64_t memory_bytes = 0;  // 0: unknown
 };
 
-// Memory on a device, of a type; the layout inside may be the backend's own.
+// Which devices hold a value, and how much of it each: all of it, or a part.
+struct Placement {
+  std::vector<DeviceName> devices;
+  Shape part;
+};
+
+// Memory on a device, of a type; the layout inside may be the backend's own, and parts of it on more devices.
 class SYSTOLE_API Buffer {
  public:
   virtual ~Buffer() = default;
   virtual const Type& type() const = 0;
   virtual const DeviceName& device() const = 0;
   virtual Literal to_host() const = 0;
+  virtual Placement placement() const { return {{device()}, type().shape}; }
 };
 using BufferRef = std::shared_ptr<Buffer>;
 
+// What products of f32 arrays (dot, convolution) are computed in. `tf32` lets the device round the factors to
+// what its matrix units take (TF32 on NVIDIA cards, bf16 on TPUs): faster, about three digits. A backend
+// without such units computes in f32 all the same.
+enum class Math : std::uint8_t { f32, tf32 };
+SYSTOLE_API Math default_math();  // SYSTOLE_MATH, f32 when it is unset
+
 struct CompileOptions {
   bool optimize = true;  // run the standard passes first
+  Math math = default_math();
   bool operator==(const CompileOptions&) const = default;
 };
 
@@ -67,6 +82,9 @@ class SYSTOLE_API Session {
  public:
   virtual ~Session() = default;
   virtual std::vector<std::vector<BufferRef>> run(const RunArguments& arguments) = 0;  // results per device
+  // The value where input `input` of a program over several devices wants it: the buffer itself when it is
+  // there, whosever it is.
+  virtual BufferRef placed(const BufferRef& buffer, std::size_t /*input*/) { return buffer; }
 };
 
 class SYSTOLE_API Executable {  // what a backend makes of a graph: immutable, shared
@@ -93,7 +111,7 @@ class SYSTOLE_API Backend {
 // The registry. A backend registers a factory under its name ("pjrt:NAME" for a PJRT plugin); it is made when
 // first asked for and lives as long as the process. "auto" is the available backend of lowest rank. Throws
 // kInvalidArgument when the name is taken or not one that DeviceName can hold.
-using BackendFactory = std::unique_ptr<Backend> (*)();
+using BackendFactory = std::function<std::unique_ptr<Backend>()>;
 SYSTOLE_API void register_backend(std::string_view name, int rank, BackendFactory factory);
 SYSTOLE_API std::vector<std::string> backend_names();  // by rank
 SYSTOLE_API Backend& backend(std::string_view name);   // throws kNotFound listing what exists

@@ -203,13 +203,17 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) refuse(target_, "cannot write", errno);
-  if (::close(std::exchange(descriptor_, -1)) != 0) refuse(target_, "cannot write", errno);
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) refuse(target_, "cannot replace the file", errno);
-  temporary_.clear();
+  replace();
   // The rename is durable once the folder is; some file systems cannot sync a folder (EINVAL) and need not.
   const Descriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() >= 0 && ::fsync(folder.get()) != 0 && errno != EINVAL)
     refuse(target_, "the file is written but its folder is not on the disk", errno);
+}
+
+void AtomicFile::replace() {
+  if (::close(std::exchange(descriptor_, -1)) != 0) refuse(target_, "cannot write", errno);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) refuse(target_, "cannot replace the file", errno);
+  temporary_.clear();
 }
 
 void write_file(const fs::path& target, std::span<const std::byte> bytes) {

@@ -47,7 +47,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
-  void commit();  // the content, then the rename, reaches the disk
+  void commit();   // the content, then the rename, reaches the disk
+  void replace();  // without waiting for the disk: a crash of the machine may leave any content
 
  private:
   std::filesystem::path target_, temporary_;

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -76,7 +77,10 @@ std::vector<Task> tasks(const Options& options) {
       if (!chosen.empty() && chosen.back().work.name == work.name) continue;  // its other batch
       work.batch = options.batch;
     }
-    if (!options.dtype.empty()) work.dtype = options.dtype;
+    if (!options.dtype.empty())
+      work.dtype = options.dtype;
+    else if (on_accelerator() && work.dtype == "fp32")
+      work.dtype = "tf32";  // as the peers
     const bool small = work.name == "T1" || work.name == "T2" || work.name == "T3";
     for (const std::string_view mode : {bench::kOneStep, bench::kManySteps})
       if (options.mode.empty() ? small || mode == bench::kOneStep : options.mode == mode)
@@ -108,6 +112,9 @@ Task held_task(const Options& options) {
 class Runner {
  public:
   Runner(Task task, const Options& options) : task_(std::move(task)), effort_(effort(options)) {
+    // What is f32 in a bf16 model may be rounded too.
+    const bool tf32 = task_.work.dtype == "tf32" || (task_.work.dtype == "bf16" && on_accelerator());
+    ::setenv("SYSTOLE_MATH", tf32 ? "tf32" : "f32", 1);
     const auto start = std::chrono::steady_clock::now();
     prepared_ = bench::prepare(task_.work, task_.mode);
     warmup_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -251,7 +258,7 @@ Action add_bench(CLI::App& app) {
   // Without the checks' own words, which the options' explanations hold already.
   CLI::Validator positive = CLI::PositiveNumber;
   positive.description("");
-  CLI::Validator dtypes = CLI::IsMember({"fp32", "bf16"});
+  CLI::Validator dtypes = CLI::IsMember({"fp32", "tf32", "bf16"});
   dtypes.description("");
   CLI::Validator modes = CLI::IsMember({std::string(bench::kOneStep), std::string(bench::kManySteps)});
   modes.description("");
@@ -259,7 +266,8 @@ Action add_bench(CLI::App& app) {
   app.add_option("--device", options->device, "reference, cpu, cuda:0, …; auto is the best there is")
       ->type_name("NAME");
   app.add_option("--batch", options->batch, "instead of the workload's own")->type_name("N")->check(positive);
-  app.add_option("--dtype", options->dtype, "fp32 or bf16, instead of the workload's own")
+  app.add_option("--dtype", options->dtype,
+                 "fp32, tf32 or bf16, instead of the workload's own;\nthe fp32 ones are tf32 on accelerators")
       ->type_name("NAME")
       ->check(dtypes);
   app.add_option("--mode", options->mode, "compile: a launch per step; compile+many: a launch\nfor 50 steps")

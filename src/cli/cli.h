@@ -30,6 +30,8 @@ Action add_ops(CLI::App& app);
 Action add_devices(CLI::App& app);
 Action add_doctor(CLI::App& app);
 Action add_bench(CLI::App& app);
+Action add_tpu(CLI::App& app);
+Action add_cache(CLI::App& app);
 
 inline constexpr Command kCommands[] = {
     {"eval", "Run a graph on arrays from .npy and .npz files", add_eval},
@@ -39,6 +41,8 @@ inline constexpr Command kCommands[] = {
     {"devices", "List the devices graphs can run on", add_devices},
     {"doctor", "Check compiler, libraries, drivers and caches", add_doctor},
     {"bench", "Measure how fast models train, also against a live peer", add_bench},
+    {"tpu", "Compile training steps for TPUs that are not there", add_tpu},
+    {"cache", "Show or clear the cache of compiled programs", add_cache},
 };
 
 // Options that contradict each other or name nothing; exit code 2.

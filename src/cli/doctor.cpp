@@ -17,6 +17,7 @@
 #include "cli/cli.h"
 #include "cli/probe.h"
 #include "cli/terminal.h"
+#include "runtime/disk_cache.h"
 #include "systole/base/error.h"
 #include "systole/ir/graph.h"
 #include "systole/runtime.h"
@@ -143,35 +144,24 @@ void check_plugins(Report& report) {
                    fmt::format("only for tpu and pjrt devices: set {} to the plugin's path", single));
 }
 
-// Where compiled code would be kept: SYSTOLE_CACHE, or the user's cache folder.
-fs::path cache_folder() {
-  if (const auto chosen = env::text("SYSTOLE_CACHE")) return *chosen;
-  if (const auto user = env::text("XDG_CACHE_HOME")) return fs::path(*user) / "systole";
-  if (const auto home = env::text("HOME")) return fs::path(*home) / ".cache" / "systole";
-  return {};
-}
-
-void check_cache(Report& report) {
-  report.section("cache of compiled code (not used by this build)");
-  const fs::path folder = cache_folder();
-  const std::string repair = "set SYSTOLE_CACHE to a folder you may write in";
-  if (folder.empty()) return report.missing("no folder: neither SYSTOLE_CACHE nor HOME is set", repair);
+void check_cache(Report& report) try {
+  report.section("cache of compiled code");
+  const fs::path folder = runtime::cache_folder();
+  const std::string repair = "set SYSTOLE_CACHE_DIR to a folder of your own";
+  if (!env::flag("SYSTOLE_CACHE", true))
+    return report.missing("turned off by SYSTOLE_CACHE: every process compiles anew", "unset SYSTOLE_CACHE");
+  if (folder.empty()) return report.missing("no folder: neither SYSTOLE_CACHE_DIR nor HOME is set", repair);
   std::error_code code;
   if (fs::exists(folder, code)) {
     if (!fs::is_directory(folder, code))
       return report.fail(fmt::format("{} is not a folder", folder.string()), repair);
     if (::access(folder.c_str(), W_OK | X_OK) != 0)
       return report.fail(fmt::format("{} is not writable", folder.string()), repair);
-    std::uintmax_t bytes = 0, files = 0;
-    const auto options = fs::directory_options::skip_permission_denied;
-    for (auto it = fs::recursive_directory_iterator(folder, options, code);
-         it != fs::recursive_directory_iterator(); it.increment(code)) {
-      if (code || !it->is_regular_file(code)) continue;
-      if (const std::uintmax_t size = it->file_size(code); !code) bytes += size;
-      ++files;
-    }
-    return report.ok(
-        fmt::format("{}: {} files, {}", folder.string(), files, size_text(static_cast<double>(bytes))));
+    const runtime::DiskCache cache = *runtime::disk_cache();
+    const runtime::DiskCache::Usage usage = cache.usage();
+    return report.ok(fmt::format("{}: {} compiled program{}, {} of {}", folder.string(), usage.entries,
+                                 usage.entries == 1 ? "" : "s", size_text(static_cast<double>(usage.bytes)),
+                                 size_text(static_cast<double>(cache.limit()))));
   }
   fs::path parent = folder;
   while (!parent.empty() && !fs::exists(parent, code) && parent != parent.parent_path())
@@ -181,6 +171,8 @@ void check_cache(Report& report) {
   else
     report.fail(fmt::format("{} cannot be made: {} is not writable", folder.string(), parent.string()),
                 repair);
+} catch (const Error& error) {  // of a variable
+  report.fail(error.what(), "correct the variable, or unset it");
 }
 
 void list_variables(Report& report) {

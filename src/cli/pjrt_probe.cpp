@@ -1,10 +1,13 @@
 #include "cli/pjrt_probe.h"
 
+#include <fcntl.h>
 #include <charconv>
 #include <string_view>
 
 #ifdef SYSTOLE_HAVE_PJRT
+#include "backend/pjrt/child.h"
 #include "backend/pjrt/probe.h"
+#include "backend/pjrt/tpu_child.h"
 #endif
 
 namespace systole::cli {
@@ -12,6 +15,9 @@ namespace systole::cli {
 #ifdef SYSTOLE_HAVE_PJRT
 
 void probe_when_asked(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == pjrt::kTpuQuestionCommand &&
+      ::fcntl(pjrt::kChildQuestion, F_GETFD) >= 0)
+    pjrt::answer_tpu_question();
   if (argc != 5 || std::string_view(argv[1]) != pjrt::kProbeCommand) return;
   const std::string_view number = argv[4];
   int descriptor = -1;

@@ -17,7 +17,8 @@ namespace {
 
 const ir::Sharding* sharding_of(const ir::Node& node, std::size_t result,
                                 const std::optional<ir::Mesh>& mesh) {
-  return mesh && !node.shardings.empty() && node.shardings[result] ? &*node.shardings[result] : nullptr;
+  const bool split = mesh && mesh->size() > 1;  // partitioners want no annotations for one device
+  return split && !node.shardings.empty() && node.shardings[result] ? &*node.shardings[result] : nullptr;
 }
 
 // On an argument or result of the function; empty without a sharding.
@@ -108,7 +109,7 @@ Values Emitter::node(const ir::Node& node, const Values& x, const std::optional<
     case Op::pow: return {power(e, x[0], x[1])};
     case Op::max: return {e.arithmetic("maximum", x)};
     case Op::min: return {e.arithmetic("minimum", x)};
-    case Op::atan2: return {e.arithmetic("atan2", x)};
+    case Op::atan2: return {arc_tangent(e, x[0], x[1])};
     case Op::bitwise_and: return {e.binary("and", x[0], x[1])};
     case Op::bitwise_or: return {e.binary("or", x[0], x[1])};
     case Op::bitwise_xor: return {e.binary("xor", x[0], x[1])};

@@ -22,6 +22,17 @@ Value highest(Emitter& e, const Type& type) {
   return e.splat(type, identity_text(ir::Combine::min, type.dtype, type.dtype));
 }
 
+// x with plain zeros for what the device takes for zero. Where denormals are flushed, some ops of XLA take
+// them for zeros in one step and for numbers in the next; where they are kept, this changes nothing. By the
+// sign bit, since compilers hold x·0 to be x where x is zero.
+Value plain_zeros(Emitter& e, const Value& x) {
+  const std::size_t size = size_of(x.type.dtype);
+  const DType word = size == 8 ? DType::u64 : size == 4 ? DType::u32 : DType::u16;
+  const Value bits = bitcast(e, x, word), last = same(e, bits, width(word) - 1);
+  const Value sign = e.binary("shift_left", e.binary("shift_right_logical", bits, last), last);
+  return e.select(e.compare("EQ", x, same(e, x, 0)), bitcast(e, sign, x.type.dtype), x);
+}
+
 bool divides_safely(const Value& b) { return b.known && *b.known != 0 && *b.known != -1; }
 
 // A divisor without the two cases that overflow; what they give is put in by the caller.
@@ -129,15 +140,22 @@ Value remainder(Emitter& e, const Value& a, const Value& b) {
   return e.select(is_zero, a, rest);
 }
 
-// Some versions of XLA compute it as a power, some ulps off; a step of Newton's method mends that. Zeros,
-// infinities and NaN are right as they are.
+// Some versions of XLA compute it as a power, some ulps off; a step of Newton's method mends that. Infinities
+// and NaN are right as they are; a zero is made here, since XLA gives another number for a denormal that it
+// takes for zero.
 Value cube_root(Emitter& e, const Value& operand) {
   const Value x = e.cast(operand, wide(operand.type.dtype)), y = e.unary("cbrt", x);
   const Value error = e.binary("subtract", y, e.binary("divide", x, e.binary("multiply", y, y)));
   const Value better = e.binary("subtract", y, e.binary("divide", error, same(e, y, 3)));
   const Value finite = e.op("is_finite", {y}, with_dtype(y.type, DType::boolean));
-  const Value ordinary = e.binary("and", finite, e.compare("NE", y, same(e, y, 0)));
-  return e.cast(e.select(ordinary, better, y), operand.type.dtype);
+  const Value root = e.select(finite, better, y), zero = same(e, x, 0);
+  return e.cast(e.select(e.compare("EQ", x, zero), e.binary("multiply", x, zero), root), operand.type.dtype);
+}
+
+Value arc_tangent(Emitter& e, const Value& y, const Value& x) {
+  const DType dtype = computable(y.type.dtype);
+  const Value dy = plain_zeros(e, e.cast(y, dtype)), dx = plain_zeros(e, e.cast(x, dtype));
+  return e.cast(e.binary("atan2", dy, dx), y.type.dtype);
 }
 
 Value power(Emitter& e, const Value& a, const Value& b) {

@@ -101,6 +101,7 @@ class Emitter {
 Value divide(Emitter& e, const Value& a, const Value& b);
 Value remainder(Emitter& e, const Value& a, const Value& b);
 Value cube_root(Emitter& e, const Value& x);
+Value arc_tangent(Emitter& e, const Value& y, const Value& x);
 Value power(Emitter& e, const Value& a, const Value& b);
 Value shift(Emitter& e, ir::Op op, const Value& a, const Value& b);
 Value compare(Emitter& e, std::string_view direction, const Value& a, const Value& b);

@@ -53,8 +53,11 @@ std::vector<Shared> by_cell(const Inventory& found) {
 }  // namespace
 
 void name_cells(const Inventory& found) {
-  for (const Inventory::Cell& cell : found.cells)
-    if (cell.variable->name().empty()) cell.variable->set_name(cell.name);
+  for (const Inventory::Cell& cell : found.cells) {
+    const std::string& known = cell.variable->name();
+    // A module around the one that was asked first gives the fuller name.
+    if (known.empty() || cell.name.ends_with("." + known)) cell.variable->set_name(cell.name);
+  }
 }
 
 Parameters parameters(const Inventory& found, bool all) {

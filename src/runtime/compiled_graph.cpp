@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/env.h"
 #include "base/log.h"
 #include "eval/eval.h"
 #include "runtime/cache.h"
@@ -95,6 +96,14 @@ bool fits(const Shape& wanted, const Shape& got) {
 }
 
 }  // namespace
+
+runtime::Math runtime::default_math() {
+  constexpr const char* kVariable = "SYSTOLE_MATH";
+  const std::string text = env::text(kVariable).value_or("f32");
+  if (text == "f32") return Math::f32;
+  if (text == "tf32") return Math::tf32;
+  throw Error(ErrorKind::kInvalidArgument, kVariable, "no such arithmetic", "f32 or tf32", text);
+}
 
 struct CompiledGraph::State {
   ir::Graph graph;

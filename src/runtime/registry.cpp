@@ -107,7 +107,7 @@ ResolvedDevice resolve_auto() {
 void register_backend(std::string_view name, int rank, BackendFactory factory) {
   ensure_builtins();
   const DeviceName parsed = DeviceName::parse(name);
-  if (registry_name(parsed) != name || name == "auto" || factory == nullptr)
+  if (registry_name(parsed) != name || name == "auto" || !factory)
     throw Error(ErrorKind::kInvalidArgument, fmt::format("backend \"{}\"", name), "cannot be registered",
                 "a lower-case name that is no alias, and a factory");
   std::lock_guard lock(registry().mutex);
@@ -117,7 +117,7 @@ void register_backend(std::string_view name, int rank, BackendFactory factory) {
   auto entry = std::make_unique<Entry>();
   entry->name = name;
   entry->rank = rank;
-  entry->factory = factory;
+  entry->factory = std::move(factory);
   all.insert(std::upper_bound(all.begin(), all.end(), rank, [](int r, const auto& e) { return r < e->rank; }),
              std::move(entry));
 }

@@ -14,11 +14,13 @@
 #include "systole/ir/composite.h"
 #include "systole/ops.h"
 #include "systole/tensor/control.h"
+#include "systole/tensor/random.h"
 #include "tensor/control_body.h"
 #include "tensor/devices.h"
 #include "tensor/evaluate.h"
 #include "tensor/mesh.h"
 #include "tensor/record.h"
+#include "tensor/thread_state.h"
 #include "tensor/trace.h"
 
 namespace systole::recording {
@@ -53,6 +55,8 @@ struct Specialization {
 // What each step of a program sees: its arguments, entries of them, or rows of them that an input after all
 // others numbers.
 enum class Sees { all, entries, rows };
+
+constexpr const char* kLooped = "looped";  // a graph whose results have an axis of steps before their own
 
 // The value under a sharding; one that has another is passed on under the new one.
 ir::Value under(ir::Graph& graph, const ir::Value& value, const ir::Sharding& sharding) {
@@ -111,7 +115,10 @@ ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t argume
   if (options.mesh) {
     const std::size_t results = traced.results.tensors.size();
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      ir::Sharding wanted{std::vector<ir::MeshAxisNames>(outputs[k].type().shape.size())};
+      const std::size_t lead = graph.name() == kLooped ? 1 : 0;
+      ir::Sharding wanted =
+          k < results ? result_sharding(*options.mesh, k, outputs[k].type(), lead)
+                      : ir::Sharding{std::vector<ir::MeshAxisNames>(outputs[k].type().shape.size())};
       for (std::size_t b = 0; k >= results && b < traced.bound.size(); ++b)
         if (traced.bound[b].cell == traced.assigned[k - results].cell) wanted = shardings[arguments + b];
       outputs[k] = under(out, outputs[k], wanted);
@@ -126,7 +133,7 @@ ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim leng
                  const Type* indices = nullptr) {
   const std::size_t count = arguments.size(), results = traced.results.tensors.size();
   const Signature signature(traced, count);
-  ir::Graph graph;
+  ir::Graph graph(kLooped);
   ir::Values inputs;
   for (const Type& type : arguments) inputs.push_back(graph.input({}, type));
   for (std::size_t i = count; i < traced.graph.inputs().size(); ++i)
@@ -185,7 +192,10 @@ void make_exclusive(Cell& cell) {
     const bool shared_buffer = record.buffer.use_count() > 1;
     if (!shared_record && !shared_buffer) return;
     const Literal old = record.buffer->to_host();
-    const runtime::ResolvedDevice& place = device(device_id(record.buffer->device()));
+    // What lies in parts may be too large for one device.
+    const bool spread = record.buffer->placement().devices.size() > 1;
+    const runtime::ResolvedDevice& place =
+        device(spread ? device_id("reference") : device_id(record.buffer->device()));
     runtime::BufferRef copy =
         place.backend->upload(Literal::copy_of(old.type(), old.as_bytes()), place.name.ordinal);
     mine = shared_buffer ? std::move(copy) : std::exchange(record.buffer, std::move(copy));
@@ -202,6 +212,24 @@ void poison_if_lost(Cell& cell, std::exception_ptr error) {
   }
 }
 
+// The mesh of the function that is being traced.
+class MeshScope {
+ public:
+  explicit MeshScope(const DeviceMesh* mesh) : outer_(std::exchange(thread_state().mesh, mesh)) {}
+  ~MeshScope() { thread_state().mesh = outer_; }
+  MeshScope(const MeshScope&) = delete;
+  MeshScope& operator=(const MeshScope&) = delete;
+
+ private:
+  const DeviceMesh* const outer_;
+};
+
+// The value of an argument or capture lies elsewhere now, and stays there.
+void settle(const Tensor& x, const runtime::BufferRef& from, const runtime::BufferRef& to) {
+  std::lock_guard lock(record_mutex());
+  if (Record& record = *x.record(); record.buffer == from) record.buffer = to;
+}
+
 }  // namespace
 
 struct CompiledFunction::State {
@@ -216,15 +244,16 @@ struct CompiledFunction::State {
     for (const auto& s : specializations)
       if (s->fits(arguments, call)) return s;
     auto made = std::make_shared<Specialization>();
+    const MeshScope scope(options.mesh ? &*options.mesh : nullptr);
     made->traced = trace(call.fn, arguments, call.arguments,
                          {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
     made->types = call.types;
+    if (options.mesh) check_mesh(*made, arguments);
     made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options, Sees::all);
     made->arguments = arguments;
     made->structure = call.arguments.structure;
     made->keys = call.arguments.keys;
     for (const Frame::Binding& b : made->traced.bound) made->variables.push_back(b.cell->type);
-    if (options.mesh) tell_of_unused_rules(*made);
     for (Tensor& x : made->traced.results.tensors) x = Tensor();
     run_pending(made->traced.captures, "compile");
     for (auto* list : {&made->traced.bound, &made->traced.assigned})
@@ -234,11 +263,14 @@ struct CompiledFunction::State {
     return made;
   }
 
-  void tell_of_unused_rules(const Specialization& s) const {
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < s.arguments.size(); ++i) names.push_back(fmt::format("arg{}", i));
-    for (const Frame::Binding& b : s.traced.bound) names.push_back(b.cell->name);
-    warn_of_unused_rules(*options.mesh, names, options.name);
+  void check_mesh(const Specialization& s, const std::vector<StandIn>& arguments) const {
+    MeshUse use;
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      use.arguments.push_back({fmt::format("arg{}", i), arguments[i].type});
+    for (const Frame::Binding& b : s.traced.bound) use.variables.push_back({b.cell->name, b.cell->type});
+    for (std::size_t i = 0; i < s.traced.results.tensors.size(); ++i)
+      use.results.push_back({fmt::format("result{}", i), s.traced.graph.output_type(i)});
+    check_use(*options.mesh, use);
   }
 
   std::shared_ptr<Program> program(Specialization& s, std::vector<std::int64_t> form, std::uint8_t place,
@@ -254,37 +286,74 @@ struct CompiledFunction::State {
     if (options.mesh) return device_id(options.mesh->device);
     if (!options.device.empty()) return device_id(options.device);
     std::uint8_t found = kAnyDevice;
-    const auto look = [&](const Tensor& x) {
-      if (found == kAnyDevice) found = x.record()->device;
+    std::string first;
+    const auto look = [&](const Tensor& x, const std::function<std::string()>& what) {
+      const std::uint8_t own = x.record()->device;
+      if (own == kAnyDevice || own == found) return;
+      if (found != kAnyDevice)
+        throw Error(ErrorKind::kInvalidArgument, options.name,
+                    "Variables and arguments lie on different devices; name one with FunctionOptions::device",
+                    fmt::format("{} on {}", first, device(found).name.to_string()),
+                    fmt::format("{} on {}", what(), device(own).name.to_string()));
+      found = own;
+      first = what();
     };
-    for (const Frame::Binding& b : s.traced.bound) look(b.cell->value);
-    for (const Tensor& x : arguments) look(x);
-    for (const Tensor& x : s.traced.captures) look(x);
+    const Cell* const key = random::default_key().cell().get();  // goes where it is needed
+    for (const Frame::Binding& b : s.traced.bound)
+      if (b.cell.get() != key)
+        look(b.cell->value, [&] { return fmt::format("Variable \"{}\"", b.cell->name); });
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      look(arguments[i], [&] { return fmt::format("argument {}", i); });
+    if (found != kAnyDevice) return found;
+    for (const Tensor& x : s.traced.captures)
+      if (found == kAnyDevice) found = x.record()->device;
     return found == kAnyDevice ? current_device_id() : found;
+  }
+
+  static void evaluate_all(const Specialization& s, std::span<const Tensor> arguments, const Tensor* last) {
+    std::vector<Tensor> pending;
+    const auto look = [&](const Tensor& x) {
+      if (x.record()->kind.load(std::memory_order_acquire) != Kind::value) pending.push_back(x);
+    };
+    for (const Tensor& x : arguments) look(x);
+    for (const Frame::Binding& b : s.traced.bound) look(b.cell->value);
+    if (last != nullptr) look(*last);
+    if (!pending.empty()) run_pending(pending, "compiled function");
   }
 
   // Inputs: the arguments, Variables, captures, then `last`.
   Flat run(const Specialization& s, Program& program, std::span<const Tensor> arguments, const Tensor* last) {
-    std::vector<Tensor> pending(arguments.begin(), arguments.end());
-    for (const Frame::Binding& b : s.traced.bound) pending.push_back(b.cell->value);
-    if (last != nullptr) pending.push_back(*last);
-    run_pending(pending, "compiled function");
-    pending.clear();
+    evaluate_all(s, arguments, last);
     std::vector<int> donated;
     for (std::size_t i = 0; i < s.traced.bound.size(); ++i) {
       if (!s.traced.bound[i].assigned) continue;
       make_exclusive(*s.traced.bound[i].cell);
       donated.push_back(static_cast<int>(arguments.size() + i));
     }
+    std::vector<const Tensor*> values;
+    for (const Tensor& x : arguments) values.push_back(&x);
+    for (const Frame::Binding& b : s.traced.bound) values.push_back(&b.cell->value);
+    for (const Tensor& x : s.traced.captures) values.push_back(&x);
+    if (last != nullptr) values.push_back(last);
     std::vector<runtime::BufferRef> buffers;
-    const auto add = [&](const Tensor& x) { buffers.push_back(on_device(buffer_of(x), program.device())); };
-    for (const Tensor& x : arguments) add(x);
-    for (const Frame::Binding& b : s.traced.bound) add(b.cell->value);
-    for (const Tensor& x : s.traced.captures) add(x);
-    if (last != nullptr) add(*last);
+    buffers.reserve(values.size());
+    for (const Tensor* x : values) {
+      runtime::BufferRef buffer = buffer_of(*x);
+      const bool stays = options.mesh || program.holds(*buffer);
+      buffers.push_back(stays ? std::move(buffer) : on_device(buffer, program.device()));
+    }
     std::vector<runtime::BufferRef> results;
     try {
-      results = program.run(std::move(buffers), std::move(donated));
+      results = options.mesh ? program.run_placed(std::move(buffers), std::move(donated),
+                                                  [&](std::size_t i, const runtime::BufferRef& from,
+                                                      const runtime::BufferRef& to) {
+                                                    const std::size_t v = i - arguments.size();
+                                                    if (i >= arguments.size() && v < s.traced.bound.size())
+                                                      s.traced.bound[v].cell->value = from_buffer(to);
+                                                    else
+                                                      settle(*values[i], from, to);
+                                                  })
+                             : program.run(std::move(buffers), std::move(donated));
     } catch (const Error&) {
       for (const Frame::Binding& b : s.traced.assigned) poison_if_lost(*b.cell, std::current_exception());
       throw;
@@ -292,20 +361,29 @@ struct CompiledFunction::State {
     Flat out{{}, s.traced.results.structure, s.traced.results.keys};
     const std::size_t count = s.traced.results.tensors.size();
     for (std::size_t i = 0; i < count; ++i) out.tensors.push_back(from_buffer(results[i]));
-    for (std::size_t i = 0; i < s.traced.assigned.size(); ++i)
-      s.traced.assigned[i].cell->value = from_buffer(results[count + i]);
+    // A donated Variable's result is in its own Buffer, which only its record holds: nothing changes hands.
+    for (std::size_t i = 0; i < s.traced.assigned.size(); ++i) {
+      Tensor& value = s.traced.assigned[i].cell->value;
+      if (value.record()->buffer != results[count + i]) value = from_buffer(std::move(results[count + i]));
+    }
     return out;
   }
 };
 
 CompiledFunction::CompiledFunction(FunctionOptions options) : state_(std::make_shared<State>()) {
   if (options.mesh) {
-    check(*options.mesh);
-    if (!options.device.empty() && options.device != options.mesh->device)
+    options.mesh = checked(*std::move(options.mesh));
+    if (!options.device.empty() &&
+        !(DeviceName::parse(options.device) == DeviceName::parse(options.mesh->device)))
       throw Error(ErrorKind::kInvalidArgument, "compile", "a device beside the mesh's", options.mesh->device,
                   options.device);
   }
   state_->options = std::move(options);
+}
+
+void check_one_mesh(const FunctionOptions& options) {
+  if (options.mesh)
+    throw Error(ErrorKind::kInvalidArgument, "compile", "a mesh beside the one in the options");
 }
 
 std::int64_t CompiledFunction::traces() const { return state_->traces; }
@@ -328,8 +406,21 @@ std::vector<StandIn> stand_ins(const Flat& arguments) {
 
 }  // namespace
 
+// Inside another trace the function joins that one, which must be of the same mesh.
+void CompiledFunction::check_joins() const {
+  if (!state_->options.mesh) return;
+  const DeviceMesh* const outer = thread_state().mesh;
+  if (outer == nullptr || !(*outer == *state_->options.mesh))
+    throw Error(ErrorKind::kInvalidArgument, state_->options.name,
+                "a function of a mesh is called inside a function that is traced without it",
+                "the outer function compiled for the mesh");
+}
+
 Flat CompiledFunction::call(const Call& call) const {
-  if (tracing()) return call.fn(call.arguments);
+  if (tracing()) {
+    check_joins();
+    return call.fn(call.arguments);
+  }
   const std::shared_ptr<Specialization> s = state_->find(call, stand_ins(call.arguments));
   const std::uint8_t place = state_->place(*s, call.arguments.tensors);
   const auto program = state_->program(*s, {}, place, [&] { return s->traced.graph; });
@@ -365,7 +456,10 @@ Flat CompiledFunction::many(const Call& call) const {
                   types[0].shape[0].to_string() + " entries along axis 0", types.back().to_string());
     entries.push_back({entry_type(types.back())});
   }
-  if (tracing()) return scan_steps(call.fn, call.arguments, -1);
+  if (tracing()) {
+    check_joins();
+    return scan_steps(call.fn, call.arguments, -1);
+  }
   const std::shared_ptr<Specialization> s = state_->find(call, entries);
   const std::uint8_t place = state_->place(*s, arguments);
   const Dim steps = types[0].shape[0];
@@ -380,7 +474,10 @@ Flat CompiledFunction::repeat(const Call& call, std::int64_t steps) const {
   if (steps < 0)
     throw Error(ErrorKind::kInvalidArgument, "repeat", "a negative number of steps", "at least 0",
                 std::to_string(steps));
-  if (tracing()) return scan_steps([&](const Flat&) { return call.fn(call.arguments); }, {}, steps);
+  if (tracing()) {
+    check_joins();
+    return scan_steps([&](const Flat&) { return call.fn(call.arguments); }, {}, steps);
+  }
   const std::shared_ptr<Specialization> s = state_->find(call, stand_ins(call.arguments));
   const std::uint8_t place = state_->place(*s, call.arguments.tensors);
   const auto program = state_->program(*s, {3, steps}, place, [&] {
@@ -414,7 +511,8 @@ Flat CompiledFunction::many_at(const Call& call, const Tensor& indices) const {
     for (std::size_t i = 1; i < types.back().shape.size(); ++i) row.shape.push_back(types.back().shape[i]);
     rows.push_back({row});
   }
-  if (tracing())
+  if (tracing()) {
+    check_joins();
     return scan_steps(
         [&](const Flat& step) {
           Flat taken{{}, data.structure, data.keys};
@@ -424,6 +522,7 @@ Flat CompiledFunction::many_at(const Call& call, const Tensor& indices) const {
           return call.fn(taken);
         },
         tree::flat(indices), -1);
+  }
   const std::shared_ptr<Specialization> s = state_->find(call, rows);
   const std::uint8_t place = state_->place(*s, data.tensors);
   const auto program = state_->program(*s, form, place, [&] {

@@ -413,17 +413,21 @@ runtime::BufferRef on_device(const runtime::BufferRef& buffer, std::uint8_t id) 
 Program::Program(const ir::Graph& graph, std::uint8_t id)
     : compiled_(compile(graph, recording::device(id).name.to_string())), device_(id) {}
 
-std::vector<runtime::BufferRef> Program::run(std::vector<runtime::BufferRef> arguments,
-                                             std::vector<int> donated) {
-  std::unique_ptr<runtime::Session> session;
+std::unique_ptr<runtime::Session> Program::take_session() {
   {
     std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
-      session = std::move(idle_.back());
+      std::unique_ptr<runtime::Session> session = std::move(idle_.back());
       idle_.pop_back();
+      return session;
     }
   }
-  if (!session) session = compiled_.new_session();
+  return compiled_.new_session();
+}
+
+std::vector<runtime::BufferRef> Program::run(std::unique_ptr<runtime::Session> session,
+                                             std::vector<runtime::BufferRef> arguments,
+                                             std::vector<int> donated) {
   runtime::RunArguments call;
   call.per_device.push_back(std::move(arguments));
   call.donated = std::move(donated);
@@ -431,6 +435,23 @@ std::vector<runtime::BufferRef> Program::run(std::vector<runtime::BufferRef> arg
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(session));
   return std::move(results[0]);
+}
+
+std::vector<runtime::BufferRef> Program::run(std::vector<runtime::BufferRef> arguments,
+                                             std::vector<int> donated) {
+  return run(take_session(), std::move(arguments), std::move(donated));
+}
+
+std::vector<runtime::BufferRef> Program::run_placed(std::vector<runtime::BufferRef> arguments,
+                                                    std::vector<int> donated, const Moved& moved) {
+  std::unique_ptr<runtime::Session> session = take_session();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    runtime::BufferRef there = on_device(session->placed(arguments[i], i), device_);
+    if (there == arguments[i]) continue;
+    moved(i, arguments[i], there);
+    arguments[i] = std::move(there);
+  }
+  return run(std::move(session), std::move(arguments), std::move(donated));
 }
 
 }  // namespace systole::recording

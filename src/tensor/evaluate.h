@@ -5,6 +5,7 @@
 // is computed along with the roots, so that nothing runs twice.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -39,9 +40,18 @@ class Program {
  public:
   Program(const ir::Graph& graph, std::uint8_t device);
   std::vector<runtime::BufferRef> run(std::vector<runtime::BufferRef> arguments, std::vector<int> donated);
+  // Of a program over several devices: every argument is put where it is wanted first, and `moved` told.
+  using Moved = std::function<void(std::size_t, const runtime::BufferRef&, const runtime::BufferRef&)>;
+  std::vector<runtime::BufferRef> run_placed(std::vector<runtime::BufferRef> arguments,
+                                             std::vector<int> donated, const Moved& moved);
   std::uint8_t device() const { return device_; }
+  bool holds(const runtime::Buffer& buffer) const { return buffer.device() == compiled_.device(); }
 
  private:
+  std::unique_ptr<runtime::Session> take_session();
+  std::vector<runtime::BufferRef> run(std::unique_ptr<runtime::Session> session,
+                                      std::vector<runtime::BufferRef> arguments, std::vector<int> donated);
+
   const CompiledGraph compiled_;
   const std::uint8_t device_;
   std::mutex mutex_;

@@ -13,6 +13,7 @@
 #include "systole/tensor/creation.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
+#include "tensor/frame.h"
 #include "tensor/functions.h"
 #include "tensor/index_plan.h"
 #include "tensor/record.h"
@@ -27,9 +28,25 @@ namespace {
 
 // The basic part.
 
+// A block outside any trace: the places are numbers given along, so that a loop over x[i] compiles once.
+std::optional<Tensor> read_block(const Tensor& x, const IndexPlan& plan) {
+  if (tracing() || !plan.counts.is_static()) return std::nullopt;
+  std::vector<Tensor> operands{x};
+  for (std::size_t i = 0; i < plan.counts.size(); ++i) {
+    if (plan.strides[i] != 1 && plan.counts[i].value() > 1) return std::nullopt;
+    if (plan.reversed[i] != 0) return std::nullopt;
+    const bool all = plan.counts[i] == x.shape()[i];
+    operands.push_back(all ? constant(Literal::scalar<std::int64_t>(0))
+                           : scalar(plan.starts[i], DType::i64, false));
+  }
+  return record_multi(Op::dynamic_slice, operands, ir::DynamicSliceAttrs{plan.counts})[0];
+}
+
 Tensor read_view(const Tensor& x, const IndexPlan& plan) {
   Tensor y = x;
-  if (!plan.whole) {
+  if (const std::optional<Tensor> block = plan.whole ? std::nullopt : read_block(x, plan)) {
+    y = *block;
+  } else if (!plan.whole) {
     Shape limits;
     Ints turned;
     for (std::size_t i = 0; i < plan.counts.size(); ++i) {

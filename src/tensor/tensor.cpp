@@ -96,8 +96,13 @@ Tensor Tensor::to(std::string_view device) const {
   if (recording::tracing())
     throw Error(ErrorKind::kInvalidArgument, "to", "a traced function runs on one device");
   recording::run_pending({this, 1}, "to");
-  return recording::from_buffer(
-      recording::on_device(recording::buffer_of(*this), recording::device_id(device)));
+  const runtime::BufferRef buffer = recording::buffer_of(*this);
+  const std::uint8_t id = recording::device_id(device);
+  if (buffer->placement().devices.size() == 1)
+    return recording::from_buffer(recording::on_device(buffer, id));
+  // Parts on several devices count as one value on the first.
+  const runtime::ResolvedDevice& place = recording::device(id);
+  return recording::from_buffer(place.backend->upload(buffer->to_host(), place.name.ordinal));
 }
 
 void evaluate(std::span<const Tensor> tensors) { recording::run_pending(tensors, "evaluate"); }

@@ -4,7 +4,11 @@
 
 #include <cstdint>
 
-namespace systole::recording {
+namespace systole {
+
+struct DeviceMesh;
+
+namespace recording {
 
 class Frame;
 
@@ -12,10 +16,13 @@ struct ThreadState {
   Frame* frame = nullptr;
   std::int64_t sequence = 0;
   std::uint16_t thread = 0;
-  int replays = 0;  // being recorded: not to be cut
-  int device = -1;  // of the innermost DeviceScope; -1: none
+  int replays = 0;                   // being recorded: not to be cut
+  int device = -1;                   // of the innermost DeviceScope; -1: none
+  const DeviceMesh* mesh = nullptr;  // of the innermost compile(fn)
   ThreadState();
 };
 ThreadState& thread_state();
 
-}  // namespace systole::recording
+}  // namespace recording
+
+}  // namespace systole

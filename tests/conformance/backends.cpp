@@ -5,6 +5,6 @@
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   systole::conformance::register_conformance_tests("reference");
-  systole::conformance::register_conformance_tests("pjrt:cpu");
+  systole::conformance::register_conformance_tests("pjrt:cpu", {.flushes_denormals = true});
   return RUN_ALL_TESTS();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace systole::conformance {
 
@@ -11,6 +12,16 @@ namespace {
 constexpr int kMostDifferences = 3;
 
 double rounded(double value, DType dtype) { return Literal::full({dtype, {}}, value).to_doubles()[0]; }
+
+// What a flushing device takes for zero. Narrower floats than these are computed in f32, where their
+// denormals are not.
+bool is_flushed(double value, DType dtype) {
+  const double least_normal = dtype == DType::f64 ? std::numeric_limits<double>::min()
+                              : dtype == DType::f32 || dtype == DType::bf16
+                                  ? std::numeric_limits<float>::min()
+                                  : 0;
+  return value != 0 && std::abs(value) < least_normal;
+}
 
 bool close(double got, double want, double allowed, DType dtype) {
   if (std::isnan(want)) return std::isnan(got);
@@ -57,34 +68,57 @@ class Differences {
   std::int64_t count_ = 0;
 };
 
-std::string compare_exact(const Literal& got, const Literal& want, const Rule& rule) {
-  Differences differences(got);
-  if (got.same_bits(want)) return {};
-  const std::size_t size = size_of(got.dtype());
-  const bool floats = is_float(got.dtype());
-  const std::vector<double> a = floats ? got.to_doubles() : std::vector<double>();
-  const std::vector<double> b = floats ? want.to_doubles() : std::vector<double>();
-  for (std::int64_t i = 0; i < got.count(); ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (std::memcmp(got.bytes() + at * size, want.bytes() + at * size, size) == 0) continue;
-    if (floats && rule.nans_are_equal && std::isnan(a[at]) && std::isnan(b[at])) continue;
-    if (floats && rule.zeros_are_equal && a[at] == 0 && b[at] == 0) continue;
-    differences.add(i, element_text(want, i), "0 (every bit)");
+// Elements with their numbers where they are floats.
+struct Elements {
+  explicit Elements(const Literal& elements) : literal(elements), size(size_of(elements.dtype())) {
+    if (is_float(elements.dtype())) numbers = elements.to_doubles();
   }
+  const std::byte* at(std::size_t i) const { return literal.bytes() + i * size; }
+
+  const Literal& literal;
+  std::size_t size;
+  std::vector<double> numbers;
+};
+
+bool same_element(const Elements& got, const Elements& want, std::size_t i, const Rule& rule) {
+  if (std::memcmp(got.at(i), want.at(i), got.size) == 0) return true;
+  if (got.numbers.empty()) return false;
+  const double a = got.numbers[i], b = want.numbers[i];
+  if (rule.nans_are_equal && std::isnan(a) && std::isnan(b)) return true;
+  if (a != 0) return false;
+  return rule.flushed && is_flushed(b, got.literal.dtype()) ? std::signbit(a) == std::signbit(b)
+                                                            : rule.zeros_are_equal && b == 0;
+}
+
+std::string compare_exact(const Literal& result, const Literal& expected, const Rule& rule) {
+  if (result.same_bits(expected)) return {};
+  Differences differences(result);
+  const Elements got(result), want(expected), flushed(rule.flushed ? *rule.flushed : expected);
+  for (std::int64_t i = 0; i < result.count(); ++i)
+    if (const auto at = static_cast<std::size_t>(i);
+        !same_element(got, want, at, rule) && !same_element(got, flushed, at, rule))
+      differences.add(i, element_text(expected, i), "0 (every bit)");
   return differences.text();
 }
 
-std::string compare_close(const Literal& got, const Expected& expected, DType dtype, double tolerance) {
+std::string compare_close(const Literal& got, const Expected& expected, DType dtype, const Rule& rule) {
   Differences differences(got);
-  const double unit = tolerance * epsilon(dtype), least = smallest_denormal(dtype);
-  const std::vector<double> a = got.to_doubles(), b = expected.value.to_doubles();
+  const double unit = rule.tolerance * epsilon(dtype), least = smallest_denormal(dtype);
+  const std::vector<double> a = got.to_doubles(), b = expected.value.to_doubles(),
+                            flushed = rule.flushed ? rule.flushed->to_doubles() : b;
   const std::vector<double> scales = expected.scale ? expected.scale->to_doubles() : std::vector<double>();
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double scale = scales.empty() ? std::abs(b[i]) : scales[i];
-    const double allowed = (std::isfinite(scale) ? unit * scale : 0) + least;
-    if (!close(a[i], b[i], allowed, dtype))
-      differences.add(static_cast<std::int64_t>(i), fmt::format("{}", b[i]), fmt::format("{}", allowed));
-  }
+  const auto allowed = [&](std::size_t i, double want) {
+    const double scale = scales.empty() ? std::abs(want) : scales[i];
+    return (std::isfinite(scale) ? unit * scale : 0) + least;
+  };
+  const auto meets = [&](std::size_t i, double want) {
+    return close(a[i], want, allowed(i, want), dtype) ||
+           (rule.flushed && a[i] == 0 && is_flushed(want, dtype));
+  };
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!meets(i, b[i]) && !meets(i, flushed[i]))
+      differences.add(static_cast<std::int64_t>(i), fmt::format("{}", b[i]),
+                      fmt::format("{}", allowed(i, b[i])));
   return differences.text();
 }
 
@@ -96,14 +130,29 @@ double smallest_denormal(DType dtype) {
   return one.to_doubles()[0];
 }
 
+Literal without_denormals(const Literal& value) {
+  if (!is_float(value.dtype())) return value;
+  Literal out = value;
+  const std::vector<double> numbers = value.to_doubles();
+  const std::size_t size = size_of(value.dtype());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (!is_flushed(numbers[i], value.dtype())) continue;
+    const Literal zero = Literal::full({value.dtype(), {}}, std::copysign(0.0, numbers[i]));
+    std::memcpy(out.mutable_bytes() + i * size, zero.bytes(), size);
+  }
+  return out;
+}
+
 std::string compare(const Literal& got, const Type& type, const Expected& expected, const Rule& rule) {
   if (!(got.type() == type))
     return fmt::format("\n  want {}, got {}", type.to_string(), got.type().to_string());
   const Type& stored = expected.value.type();
   if (!(stored.shape == type.shape) || (expected.exact && stored.dtype != type.dtype))
     return fmt::format("\n  the fixture holds {} for {}", stored.to_string(), type.to_string());
+  if (rule.flushed && !(rule.flushed->type() == type))
+    return fmt::format("\n  flushed is {} for {}", rule.flushed->type().to_string(), type.to_string());
   return expected.exact ? compare_exact(got, expected.value, rule)
-                        : compare_close(got, expected, type.dtype, rule.tolerance);
+                        : compare_close(got, expected, type.dtype, rule);
 }
 
 }  // namespace systole::conformance

@@ -28,6 +28,17 @@ bool passes_close(DType dtype, double got, double want, double tolerance, std::o
   return compare(Literal::full(type, got), type, {Literal::scalar(want), scales, false}, {tolerance}).empty();
 }
 
+// One f32 element of a device that flushes: it may give `flushed` too.
+bool passes_flushing(double got, double want, double flushed, double tolerance) {
+  const Type type{DType::f32, {}};
+  const Rule rule{tolerance, false, true, Literal::full(type, flushed)};
+  return compare(Literal::full(type, got), type, {Literal::scalar(want), {}, false}, rule).empty();
+}
+
+bool passes_flushing_exactly(const Literal& got, const Literal& want, const Literal& flushed) {
+  return compare(got, want.type(), {want, {}, true}, {0, false, true, flushed}).empty();
+}
+
 }  // namespace
 
 TEST_F(Conformance, ExactComparisonSeesEveryBit) {
@@ -104,6 +115,50 @@ TEST_F(Conformance, CloseComparisonAcceptsOverflowOfTheDType) {
   EXPECT_TRUE(passes_close(DType::f8e4m3fn, kNaN, 1000, 1));
   EXPECT_TRUE(passes_close(DType::f8e4m3fn, kNaN, kInf, 1));
   EXPECT_FALSE(passes_close(DType::f8e4m3fn, kNaN, 100, 1));
+}
+
+// The square root of the denormal 1e-40 is 1e-20, and 0 where the argument is taken for zero.
+TEST_F(Conformance, OnlyAFlushingDeviceMayTakeDenormalsForZero) {
+  EXPECT_TRUE(passes_close(DType::f32, 1e-20, 1e-20, 2));
+  EXPECT_FALSE(passes_close(DType::f32, 0, 1e-20, 2));
+  EXPECT_TRUE(passes_flushing(1e-20, 1e-20, 0, 2));
+  EXPECT_TRUE(passes_flushing(0, 1e-20, 0, 2));
+  // A denormal result, whose arguments are none.
+  EXPECT_FALSE(passes_close(DType::f32, 0, 1e-40, 2));
+  EXPECT_TRUE(passes_flushing(0, 1e-40, 1e-40, 2));
+  const Literal denormal = Literal::scalar(1e-40f), zero = Literal::scalar(0.f);
+  EXPECT_FALSE(passes_exact(zero, denormal));
+  EXPECT_TRUE(passes_flushing_exactly(zero, denormal, denormal));
+  EXPECT_TRUE(passes_flushing_exactly(Literal::scalar(false), Literal::scalar(true), Literal::scalar(false)));
+}
+
+TEST_F(Conformance, AFlushingDeviceMayGiveNothingElseAtDenormals) {
+  const double eps = epsilon(DType::f32);
+  for (const double wrong : {0.5e-20, 2e-20, -1e-20, 1e-30, kInf, kNaN})
+    EXPECT_FALSE(passes_flushing(wrong, 1e-20, 0, 2)) << wrong;
+  for (const double wrong : {2e-40, -1e-40, 1e-30, 1.0})
+    EXPECT_FALSE(passes_flushing(wrong, 1e-40, 1e-40, 2)) << wrong;
+  // No zero for a result that is no denormal, no wider tolerance around what flushing gives.
+  EXPECT_FALSE(passes_flushing(0, 1.2e-38, 1.2e-38, 2));
+  EXPECT_TRUE(passes_flushing(3 + 6 * eps, 1, 3, 2));
+  EXPECT_FALSE(passes_flushing(3 + 8 * eps, 1, 3, 2));
+  const Literal denormal = Literal::scalar(1e-40f);
+  for (const float wrong : {-0.f, 2e-40f, 1.f})
+    EXPECT_FALSE(passes_flushing_exactly(Literal::scalar(wrong), denormal, denormal)) << wrong;
+  const Literal half = Literal::full({DType::f16, {}}, 1e-6);  // a denormal there, not in f32
+  EXPECT_FALSE(passes_flushing_exactly(Literal::full({DType::f16, {}}, 0), half, half));
+}
+
+TEST_F(Conformance, FlushedArgumentsKeepTheirSignAndAllThatIsNormal) {
+  const float least = std::numeric_limits<float>::min();
+  const Literal value = Literal::of<float>({6}, {1e-45f, -1e-40f, least, -least, 0, 3}),
+                wanted = Literal::of<float>({6}, {0, -0.f, least, -least, 0, 3});
+  EXPECT_TRUE(without_denormals(value).same_bits(wanted));
+  EXPECT_TRUE(without_denormals(Literal::scalar(-1e-310)).same_bits(Literal::scalar(-0.0)));
+  EXPECT_EQ(without_denormals(Literal::full({DType::bf16, {}}, 1e-39)).to_doubles(), std::vector<double>{0});
+  const Literal half = Literal::full({DType::f16, {}}, 1e-6), one = Literal::scalar(std::int32_t{1});
+  EXPECT_TRUE(without_denormals(half).same_bits(half));
+  EXPECT_TRUE(without_denormals(one).same_bits(one));
 }
 
 }  // namespace systole::conformance

@@ -6,6 +6,7 @@
 #include "compare.h"
 #include "fixture.h"
 #include "systole/base/error.h"
+#include "systole/compile/passes.h"
 #include "systole/runtime.h"
 
 namespace systole::conformance {
@@ -50,40 +51,58 @@ bool keeps_bits(const ir::Node& node) {
          node.op == ir::Op::bitcast;
 }
 
-void check_row(const std::string& row, const std::string& device) {
-  const Fixture fixture = load_fixture(row);
+using Results = std::vector<std::vector<Literal>>;  // per device, per output
+
+// The evaluation's results for arguments without denormals.
+Results flushed_results(const Fixture& fixture) {
+  std::vector<std::vector<Literal>> arguments = fixture.arguments;
+  for (std::vector<Literal>& list : arguments)
+    std::transform(list.begin(), list.end(), list.begin(), without_denormals);
+  return compile(fixture.graph, "reference", {.optimize = false}).run_devices(arguments);
+}
+
+struct RowCase {
+  std::string row, device;
+  BackendRules rules;
+  bool optimize;
+};
+
+void check_row(const RowCase& c) {
+  const Fixture fixture = load_fixture(c.row);
   std::string absence;
-  runtime::Backend* const backend = available(device, absence);
+  runtime::Backend* const backend = available(c.device, absence);
   if (backend == nullptr) GTEST_SKIP() << absence;
   if (const std::string reason = refusal(*backend, fixture.graph); !reason.empty()) GTEST_SKIP() << reason;
   const ir::Graph typed = bound_graph(fixture);
-  for (const bool optimize : {false, true}) {
-    const CompiledGraph compiled = compile(fixture.graph, device, {.optimize = optimize});
-    const std::vector<std::vector<Literal>> results = compiled.run_devices(fixture.arguments);
-    ASSERT_EQ(results.size(), fixture.expected.size());
-    for (std::size_t d = 0; d < results.size(); ++d) {
-      ASSERT_EQ(results[d].size(), fixture.expected[d].size());
-      for (std::size_t i = 0; i < results[d].size(); ++i) {
-        const ir::Output& output = fixture.graph.outputs()[i];
-        const ir::Node& node = fixture.graph.node(output.value.node);
-        const Rule rule{row_tolerance(row), either_zero(node), !keeps_bits(node)};
-        const std::string difference =
-            compare(results[d][i], typed.output_type(i), fixture.expected[d][i], rule);
-        EXPECT_TRUE(difference.empty()) << row << " " << output.name << " on " << device
-                                        << (results.size() > 1 ? fmt::format(", device {}", d) : "")
-                                        << (optimize ? ", optimised" : "") << difference;
-      }
+  // What the passes leave as it is has been seen.
+  if (!c.optimize && passes::run_passes(typed, passes::standard_passes()).same_structure(typed)) return;
+  const Results results =
+      compile(fixture.graph, c.device, {.optimize = c.optimize}).run_devices(fixture.arguments);
+  const Results flushed = c.rules.flushes_denormals ? flushed_results(fixture) : Results();
+  ASSERT_EQ(results.size(), fixture.expected.size());
+  for (std::size_t d = 0; d < results.size(); ++d) {
+    ASSERT_EQ(results[d].size(), fixture.expected[d].size());
+    for (std::size_t i = 0; i < results[d].size(); ++i) {
+      const ir::Output& output = fixture.graph.outputs()[i];
+      const ir::Node& node = fixture.graph.node(output.value.node);
+      Rule rule{row_tolerance(c.row), either_zero(node), !keeps_bits(node)};
+      if (c.rules.flushes_denormals && !keeps_bits(node)) rule.flushed = flushed[d][i];
+      const std::string difference =
+          compare(results[d][i], typed.output_type(i), fixture.expected[d][i], rule);
+      EXPECT_TRUE(difference.empty()) << c.row << " " << output.name << " on " << c.device
+                                      << (results.size() > 1 ? fmt::format(", device {}", d) : "")
+                                      << (c.optimize ? ", optimised" : "") << difference;
     }
   }
 }
 
 class RowTest : public Conformance {
  public:
-  RowTest(std::string row, std::string device) : row_(std::move(row)), device_(std::move(device)) {}
-  void TestBody() override { check_row(row_, device_); }
+  explicit RowTest(RowCase row) : row_(std::move(row)) {}
+  void TestBody() override { check_row(row_); }
 
  private:
-  std::string row_, device_;
+  RowCase row_;
 };
 
 class RandomGraphsTest : public Conformance {
@@ -108,6 +127,7 @@ runtime::Backend* available(const std::string& device, std::string& reason) {
     if (error.kind() != ErrorKind::kNotFound) throw;
     reason = error.what();
   }
+  reason = device + " is not here: " + reason;
   return nullptr;
 }
 
@@ -118,10 +138,15 @@ std::string test_name(const std::string& row, const std::string& device) {
   return name;
 }
 
-void register_conformance_tests(const std::string& device) {
-  for (const std::string& row : fixture_names())
-    testing::RegisterTest("Conformance", test_name(row, device).c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [=]() -> Conformance* { return new RowTest(row, device); });
+void register_conformance_tests(const std::string& device, const BackendRules& rules) {
+  const auto add = [&](const std::string& name, const RowCase& row) {
+    testing::RegisterTest("Conformance", test_name(name, device).c_str(), nullptr, nullptr, __FILE__,
+                          __LINE__, [=]() -> Conformance* { return new RowTest(row); });
+  };
+  for (const std::string& row : fixture_names()) {
+    add(row, {row, device, rules, true});
+    add("Unoptimised_" + row, {row, device, rules, false});
+  }
   testing::RegisterTest("Conformance", test_name("RandomGraphs", device).c_str(), nullptr, nullptr, __FILE__,
                         __LINE__, [=]() -> Conformance* { return new RandomGraphsTest(device); });
   register_gradient_tests(device);

@@ -13,9 +13,14 @@ namespace systole::conformance {
 
 class Conformance : public testing::Test {};
 
-// Tests Conformance.ROW/DEVICE and Conformance.Gradient_ROW/DEVICE for every fixture, and
+// What a backend may do that docs/ir.md allows to it alone.
+struct BackendRules {
+  bool flushes_denormals = false;
+};
+
+// Tests Conformance.ROW/DEVICE, Unoptimised_ROW/DEVICE and Gradient_ROW/DEVICE for every fixture, and
 // Conformance.RandomGraphs/DEVICE.
-void register_conformance_tests(const std::string& device);
+void register_conformance_tests(const std::string& device, const BackendRules& rules = {});
 void register_gradient_tests(const std::string& device);
 std::string test_name(const std::string& row, const std::string& device);
 

@@ -59,7 +59,6 @@ class Derivative {
       : graph_(graph),
         arguments_(arguments),
         device_(device),
-        compiled_(compile(graph, device)),
         wrt_(f64_inputs(graph)),
         outputs_(f64_outputs(graph)) {
     std::mt19937 random(7);
@@ -81,9 +80,10 @@ class Derivative {
 
   // Along operand k alone; fourth order, so that truncation and rounding both stay near 1e-12.
   Sum by_difference(std::size_t k) const {
+    const CompiledGraph f = compile(graph_, device_);
     const double h = 1e-4;
-    const Sum right = along(k, h), left = along(k, -h);
-    const double far = along(k, 2 * h).value - along(k, -2 * h).value;
+    const Sum right = along(f, k, h), left = along(f, k, -h);
+    const double far = along(f, k, 2 * h).value - along(f, k, -2 * h).value;
     return {(8 * (right.value - left.value) - far) / (12 * h), right.size + left.size};
   }
 
@@ -109,13 +109,13 @@ class Derivative {
   }
 
  private:
-  Sum along(std::size_t k, double step) const {
+  Sum along(const CompiledGraph& f, std::size_t k, double step) const {
     Arrays at = arguments_;
     const auto input = static_cast<std::size_t>(wrt_[k]);
     for (std::size_t d = 0; d < at.size(); ++d)
       for (std::size_t i = 0; i < directions_[d][k].values<double>().size(); ++i)
         at[d][input].mutable_values<double>()[i] += step * directions_[d][k].values<double>()[i];
-    const Arrays results = compiled_.run_devices(at);
+    const Arrays results = f.run_devices(at);
     Sum sum;
     for (std::size_t d = 0; d < results.size(); ++d)
       for (std::size_t i = 0; i < outputs_.size(); ++i)
@@ -126,7 +126,6 @@ class Derivative {
   const ir::Graph& graph_;
   const Arrays& arguments_;
   const std::string& device_;
-  CompiledGraph compiled_;
   std::vector<int> wrt_, outputs_;
   Arrays directions_, cotangents_;
 };

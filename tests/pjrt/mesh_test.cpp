@@ -8,12 +8,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <set>
+#include <thread>
 
 #include "../error_check.h"
-#include "backend/pjrt/array.h"
 #include "systole/systole.h"
-#include "tensor/evaluate.h"
 #include "tensor/mesh.h"
 
 namespace systole {
@@ -32,20 +30,18 @@ class MeshOnXla : public testing::Test {
   }
 };
 
-// How many different parts the Variable lies in, and on how many devices.
+// What share of the Variable each device has, and on how many it lies.
 struct Parts {
-  std::size_t parts, devices;
+  std::int64_t parts;
+  std::size_t devices;
   bool operator==(const Parts&) const = default;
 };
 std::ostream& operator<<(std::ostream& out, const Parts& p) {
-  return out << p.parts << " parts on " << p.devices << " devices";
+  return out << "1/" << p.parts << " on each of " << p.devices << " devices";
 }
 Parts parts_of(const Variable& v) {
-  const runtime::BufferRef buffer = recording::buffer_of(v.value());
-  const auto shards = dynamic_cast<const pjrt::ArrayBuffer&>(*buffer).shards();
-  std::set<std::vector<std::int64_t>> starts;
-  for (const Ints& start : shards->placement->starts) starts.insert({start.begin(), start.end()});
-  return {starts.size(), shards->buffers.size()};
+  const runtime::Placement at = placement(v.value());
+  return {v.shape().count() / at.part.count(), at.devices.size()};
 }
 
 struct Net {  // a batch's statistics and random draws are of the whole batch
@@ -261,6 +257,86 @@ TEST_F(MeshOnXla, ABatchCanBeKeptInAVariableThatIsWhole) {
   EXPECT_EQ(parts_of(kept), (Parts{1, 4}));
 }
 
+TEST_F(MeshOnXla, FullyShardedIsOneDevice) {
+  const Trained one = train<Reader>({.device = kDevice}, texts(), next_words());
+  DeviceMesh mesh(kDevice, {{"data", -1}});
+  mesh.shard("*");
+  const Trained four =
+      train<Reader>({.mesh = mesh}, texts(), next_words(), Calls::many, DType::f64, [](const Reader& reader) {
+        EXPECT_EQ(parts_of(reader.words.weight), (Parts{4, 4}));
+        EXPECT_EQ(parts_of(reader.block.ln1.weight), (Parts{4, 4}));
+      });
+  expect_same(four, one, 1e-9);
+}
+
+TEST_F(MeshOnXla, WhatIsOnlyReadStaysOnTheMeshToo) {
+  Variable w(ones({8, 8}), "w");
+  auto f = compile([&](const Tensor& x) { return matmul(x, w); }, DeviceMesh(kDevice, {{"data", 4}}));
+  f(ones({4, 8})).eval();
+  EXPECT_EQ(parts_of(w), (Parts{1, 4}));
+  // One device's function takes the copy that is there.
+  auto one = compile([&](const Tensor& x) { return sum(x + w.value()); }, {.device = "pjrt:cpu:2"});
+  EXPECT_EQ(one(zeros({8, 8})).item<float>(), 64);
+  EXPECT_EQ(parts_of(w), (Parts{1, 4}));
+}
+
+TEST_F(MeshOnXla, VariablesComeBackToOneDevice) {
+  Variable v(arange(8).to(DType::f32), "v");
+  DeviceMesh mesh(kDevice, {{"data", 4}});
+  mesh.rule("v", {"data"});
+  place(std::vector<Variable>{v}, mesh);
+  EXPECT_EQ(parts_of(v), (Parts{4, 4}));
+  v.move_to("pjrt:cpu:0");
+  EXPECT_EQ(parts_of(v), (Parts{1, 1}));
+  EXPECT_EQ(v.to_vector<float>(), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST_F(MeshOnXla, AnOldValueSurvivesThatDoesNotFitOnOneDevice) {
+  Variable v(arange(8).to(DType::f32), "v");
+  DeviceMesh mesh(kDevice, {{"data", 4}});
+  mesh.rule("v", {"data"});
+  auto step = compile([&] { v += Tensor(1.0f); }, mesh);
+  std::vector<Tensor> old;
+  for (int i = 0; i < 3; ++i) {
+    old.push_back(v.value());
+    step();
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(old[static_cast<std::size_t>(i)].to_vector<float>()[7], 7 + i);
+  EXPECT_EQ(v.to_vector<float>()[7], 10);
+  EXPECT_EQ(parts_of(v), (Parts{4, 4}));
+}
+
+TEST_F(MeshOnXla, ResultsAreSplitByRule) {
+  DeviceMesh mesh(kDevice, {{"data", 4}});
+  mesh.rule("result1", {"data"});
+  auto f = compile([](const Tensor& x) { return std::pair(x * 2, x * 3); }, mesh);
+  const auto [whole, split] = f(arange(8));
+  EXPECT_EQ(placement(whole).part, Shape{8});
+  EXPECT_EQ(placement(split).part, Shape{2});
+  EXPECT_EQ(split.to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 3, 6, 9, 12, 15, 18, 21}));
+}
+
+TEST_F(MeshOnXla, ManyCallsInFlightFromSeveralThreads) {
+  auto f = compile([](const Tensor& x) { return sum(x); }, DeviceMesh(kDevice, {{"data", 4}}));
+  const Tensor x = ones({64});
+  std::vector<std::thread> threads;
+  std::vector<std::vector<Tensor>> results(3);
+  for (auto& mine : results)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 300; ++i) mine.push_back(f(x));
+    });
+  for (std::thread& t : threads) t.join();
+  for (const auto& mine : results)
+    for (const Tensor& y : mine) ASSERT_EQ(y.item<float>(), 64);
+}
+
+TEST_F(MeshOnXla, OneDeviceIsAMeshToo) {
+  auto f = compile([](const Tensor& x) { return sum(x); }, DeviceMesh("pjrt:cpu:1", {{"data", 1}}));
+  EXPECT_EQ(f(ones({5})).item<float>(), 5);
+  auto pair = compile([](const Tensor& x) { return sum(x); }, DeviceMesh("pjrt:cpu:2", {{"data", 2}}));
+  EXPECT_EQ(pair(ones({6})).item<float>(), 6);
+}
+
 TEST_F(MeshOnXla, MoreDevicesThanThereAreIsRefused) {
   auto f = compile([](const Tensor& x) { return x * 2; }, DeviceMesh(kDevice, {{"data", 64}}));
   const std::string message =
@@ -302,7 +378,7 @@ TEST(Mesh, TheGraphTellsTheShardings) {
 
 TEST(Mesh, RulesFitWholeNamesAndWhatFollowsADot) {
   DeviceMesh mesh("reference", {{"model", 2}});
-  mesh.rule("fc.weight", {"model"}).rule("h.*.proj.*", {"", "model"});
+  mesh.rule("fc.weight", {"model"}).rule("h.*.proj.*", {"", "model"}).rule("/top", {"model"});
   const Type matrix{DType::f32, {4, 4}};
   using Dims = std::vector<ir::MeshAxisNames>;
   const Dims first{{"model"}, {}}, second{{}, {"model"}}, whole{{}, {}};
@@ -314,6 +390,8 @@ TEST(Mesh, RulesFitWholeNamesAndWhatFollowsADot) {
   EXPECT_EQ(of("h.11.proj.weight"), second);
   EXPECT_EQ(of("adam.v.h.11.proj.weight"), second);
   EXPECT_EQ(of("h.proj.weight"), whole);
+  EXPECT_EQ(of("top"), first);
+  EXPECT_EQ(of("h.top"), whole);
 }
 
 TEST(Mesh, WhatIsWrongIsNamed) {
@@ -339,6 +417,14 @@ TEST(Mesh, WhatIsWrongIsNamed) {
       compile([](const Tensor& x) { return x; }, DeviceMesh("reference", {{"a", 2}}), {.device = "cpu"}),
       Error);
 
+  EXPECT_NE(
+      message(ErrorKind::kInvalidArgument, DeviceMesh("reference", {{"数据", 2}})).find("name of an axis"),
+      std::string::npos);
+  EXPECT_NO_THROW(compile([](const Tensor& x) { return x; }, DeviceMesh("reference", {{"a", 2}}),
+                          {.device = "Reference:0"}));
+  error_of(ErrorKind::kLimit,
+           [] { (void)DeviceMesh("reference", {{"a", std::int64_t{1} << 62}, {"b", 4}}).size(); });
+
   const auto call = [&](DeviceMesh mesh, Shape shape) {
     return error_of(ErrorKind::kShape,
                     [&] { with(std::move(mesh))(Tensor(Literal(Type{DType::f32, shape}))); });
@@ -350,6 +436,59 @@ TEST(Mesh, WhatIsWrongIsNamed) {
   DeviceMesh deep("reference", {{"data", 4}});
   deep.rule("arg0", {"", "", "data"});
   EXPECT_NE(call(deep, {4, 4}).find("at most 2"), std::string::npos);
+}
+
+TEST(Mesh, WhatWouldDoNothingIsRefused) {
+  const Tensor x = ones({8});
+  auto axis = compile([](const Tensor& t) { return t * 2; }, DeviceMesh("reference", {{"batch", 4}}));
+  const std::string unused = error_of(ErrorKind::kInvalidArgument, [&] { axis(x); });
+  EXPECT_NE(unused.find("\"batch\" splits nothing"), std::string::npos) << unused;
+  EXPECT_NE(unused.find("\"data\""), std::string::npos) << unused;
+
+  Variable w(ones({8}), "w");
+  DeviceMesh mesh("reference", {{"data", 4}});
+  mesh.rule("weight", {"data"});
+  auto rule = compile([&](const Tensor& t) { return t * w; }, mesh);
+  const std::string missed = error_of(ErrorKind::kNotFound, [&] { rule(x); });
+  EXPECT_NE(missed.find("\"weight\""), std::string::npos) << missed;
+  EXPECT_NE(missed.find("a name like w"), std::string::npos) << missed;
+}
+
+TEST(Mesh, StarsMeanVariablesAndSplitWhatDivides) {
+  DeviceMesh mesh("reference", {{"data", 4}});
+  mesh.shard("*");
+  using Dims = std::vector<ir::MeshAxisNames>;
+  const auto of = [&](const Type& type) { return recording::variable_sharding(mesh, "any", type).dims; };
+  EXPECT_EQ(of({DType::f32, {8, 12}}), (Dims{{}, {"data"}}));
+  EXPECT_EQ(of({DType::f32, {16, 10}}), (Dims{{"data"}, {}}));
+  EXPECT_EQ(of({DType::f32, {3, 5}}), (Dims{{}, {}}));
+  EXPECT_EQ(of({DType::f32, {}}), Dims{});
+  EXPECT_EQ(recording::argument_sharding(mesh, 0, {DType::f32, {4, 8}}, 0).dims, (Dims{{"data"}, {}}));
+  mesh.rule("two", {{"data", "model"}, ""});
+  EXPECT_EQ(mesh.rules.back().dims[0].names, (std::vector<std::string>{"data", "model"}));
+}
+
+TEST(Mesh, AFunctionOfAMeshJoinsOnlyItsOwnMesh) {
+  const DeviceMesh mesh("reference", {{"data", 4}});
+  auto inner = compile([](const Tensor& x) { return sum(x * x); }, mesh);
+  const Tensor x = ones({8});
+  error_of(ErrorKind::kInvalidArgument, [&] { grad(inner)(x); });
+  auto outer = compile([&](const Tensor& t) { return grad(inner)(t); }, mesh);
+  EXPECT_EQ(outer(x).to_vector<float>()[3], 2);
+}
+
+TEST(Mesh, NamesAreThoseOfTheOutermostModule) {
+  struct Inner {
+    nn::Linear fc{4, 4};
+  };
+  struct Outer {
+    Inner left, right;
+  };
+  Outer outer;
+  parameters(outer.left);
+  parameters(outer);
+  EXPECT_EQ(outer.left.fc.weight.name(), "left.fc.weight");
+  EXPECT_EQ(outer.right.fc.weight.name(), "right.fc.weight");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "backend/pjrt/api.h"
+#include "backend/pjrt/array.h"
 #include "backend/pjrt/pjrt.h"
 #include "backend/pjrt/plugin.h"
 #include "backend/pjrt/probe.h"
@@ -52,12 +53,12 @@ class PjrtFaults : public testing::Test {
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("systole-pjrt-" + std::to_string(::getpid()));
     fs::create_directories(folder_);
-    ::setenv("SYSTOLE_CACHE", folder_.c_str(), 1);
+    ::setenv("SYSTOLE_CACHE_DIR", folder_.c_str(), 1);
     ::setenv("SYSTOLE_PJRT_TIMEOUT", "20", 1);
   }
   void TearDown() override {
     fs::remove_all(folder_);
-    for (const char* variable : {"SYSTOLE_CACHE", "SYSTOLE_PJRT_TIMEOUT", "SYSTOLE_PJRT_OPTIONS"})
+    for (const char* variable : {"SYSTOLE_CACHE_DIR", "SYSTOLE_PJRT_TIMEOUT", "SYSTOLE_PJRT_OPTIONS"})
       ::unsetenv(variable);
   }
   fs::path write(const std::string& file, const std::string& content) {
@@ -316,6 +317,35 @@ TEST_F(PjrtFake, BufferGivenTwiceMayBeDonatedOnce) {
   EXPECT_EQ(results[0][0], x);
   EXPECT_EQ(number(x), 5);
   EXPECT_EQ(number(results[0][1]), 5);
+}
+
+TEST_F(PjrtFake, BufferDonatedTwiceTakesOneResult) {
+  const auto session = compile_text(*backend_, {"2", {type_, type_}, {type_, type_}, {0, 1}})->new_session();
+  const runtime::BufferRef x = value(5);
+  const auto results = session->run({{{x, x}}, {0, 1}});
+  EXPECT_EQ(results[0][0], x);
+  EXPECT_NE(results[0][1], x);
+  EXPECT_EQ(number(x), 5);
+  EXPECT_EQ(number(results[0][1]), 5);
+}
+
+TEST_F(PjrtFake, WrongArgumentLeavesTheDonatedOnesBeforeIt) {
+  const auto session = compile_text(*backend_, {"1", {type_, type_}, {type_}, {0, -1}})->new_session();
+  const runtime::BufferRef x = value(5), wrong = backend_->upload(Literal::scalar(1.0f), 0);
+  expect_error([&] { session->run({{{x, wrong}}, {0}}); }, ErrorKind::kShape, "argument 1");
+  EXPECT_EQ(number(x), 5);
+  EXPECT_EQ(session->run({{{x, value(6)}}, {0}})[0][0], x);
+}
+
+// Another thread may be reading what a run is given; the plugin must not overwrite it.
+TEST_F(PjrtFake, ArrayThatSomebodyReadsIsNotTaken) {
+  const auto session = compile_text(*backend_, {"1", {type_}, {type_}, {0}})->new_session();
+  const runtime::BufferRef x = value(5);
+  const auto& array = dynamic_cast<const ArrayBuffer&>(*x);
+  const ShardsRef reading = array.shards();
+  EXPECT_EQ(session->run({{{x}}, {0}})[0][0], x);
+  EXPECT_EQ(download(array.client(), *reading, type_).item<float>(), 5);
+  EXPECT_EQ(number(x), 5);
 }
 
 TEST_F(PjrtFake, ArgumentsAreCheckedBeforeThePluginSeesThem) {

@@ -127,6 +127,26 @@ TEST(PjrtCompileOptions, AreTheBytesOfTheProto) {
   // computation_devices {replica_device_ids: 3 replica_device_ids: 300}}
   EXPECT_EQ(compile_options({{3, 300}, 2, 1, false}),
             std::string("\x1a\x11\x20\x02\x28\x01\x4a\x0b\x08\x02\x10\x01\x1a\x05\x08\x03\x08\xac\x02", 19));
+  // … env_option_overrides {key: "f" value {bool_field: true}} and {key: "g" value {string_field: "/x"}}; the
+  // bytes of the second are those of JAX's CompileOptions.
+  EXPECT_EQ(compile_options({.flags = {{"f", true}, {"g", "/x"}}}), std::string("\x1a\x04\x20\x01\x28\x01"
+                                                                                "\x3a\x07\x0a\x01"
+                                                                                "f\x12\x02\x10\x01"
+                                                                                "\x3a\x09\x0a\x01"
+                                                                                "g\x12\x04\x0a\x02/x",
+                                                                                26));
+}
+
+TEST(PjrtDiscovery, TheCudaToolkitOfThePackagesIsFoundBesideThePlugin) {
+  const fs::path folder = fs::temp_directory_path() / ("systole-cuda-" + std::to_string(::getpid()));
+  const fs::path library = folder / "jax_plugins/xla_cuda13/xla_cuda_plugin.so";
+  EXPECT_EQ(cuda_toolkit(library), "");
+  fs::create_directories(folder / "nvidia/cu13/nvvm/libdevice");
+  EXPECT_EQ(cuda_toolkit(library), folder / "nvidia/cu13");
+  ::setenv("CUDA_ROOT", "/opt/cuda", 1);
+  EXPECT_EQ(cuda_toolkit(library), "/opt/cuda");
+  ::unsetenv("CUDA_ROOT");
+  fs::remove_all(folder);
 }
 
 TEST_F(PjrtXla, ProbesInAProcessOfItsOwn) {

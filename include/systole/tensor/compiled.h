@@ -56,6 +56,7 @@ class SYSTOLE_API CompiledFunction {
   void forget() const;
 
  private:
+  void check_joins() const;
   struct State;
   std::shared_ptr<State> state_;
 };
@@ -69,7 +70,8 @@ class Compiled {
  public:
   explicit Compiled(F fn, FunctionOptions options = {}) : fn_(std::move(fn)), state_(std::move(options)) {}
 
-  // Runs the program; inside another trace or transform, the function itself joins that one.
+  // Runs the program; inside another trace or transform, the function itself joins that one, which must be
+  // of the same mesh.
   template <class... A>
   auto operator()(const A&... arguments) const {
     return run<A...>([&](const auto& call) { return state_.call(call); }, arguments...);
@@ -118,6 +120,10 @@ class Compiled {
 template <class Signature>
 using Function = Compiled<std::function<Signature>>;
 
+namespace recording {
+SYSTOLE_API void check_one_mesh(const FunctionOptions& options);
+}
+
 template <class F>
   requires(!std::is_convertible_v<const F&, const ir::Graph&>)
 Compiled<F> compile(F fn, FunctionOptions options = {}) {
@@ -128,6 +134,7 @@ Compiled<F> compile(F fn, FunctionOptions options = {}) {
 template <class F>
   requires(!std::is_convertible_v<const F&, const ir::Graph&>)
 Compiled<F> compile(F fn, DeviceMesh mesh, FunctionOptions options = {}) {
+  recording::check_one_mesh(options);
   options.mesh = std::move(mesh);
   return Compiled<F>(std::move(fn), std::move(options));
 }

@@ -77,22 +77,27 @@ Api::Api(const PJRT_Api* table, std::string where) : where_(std::move(where)) {
         fmt::format("the plugin (PJRT {}.{}) has no functions to report errors with", major(), minor()));
 }
 
+PJRT_Error_Code Api::code_of(PJRT_Error* error) const {
+  SYSTOLE_PJRT_ARGS(PJRT_Error_GetCode, args);
+  args.error = error;
+  args.code = PJRT_Error_Code_UNKNOWN;
+  PJRT_Error* const second = table_.PJRT_Error_GetCode(&args);
+  if (second != error) discard(second);
+  return args.code;
+}
+
 Error Api::to_error(PJRT_Error* error, std::string_view doing) const {
   SYSTOLE_PJRT_ARGS(PJRT_Error_Message, text);
   text.error = error;
   table_.PJRT_Error_Message(&text);
-  SYSTOLE_PJRT_ARGS(PJRT_Error_GetCode, code);
-  code.error = error;
-  code.code = PJRT_Error_Code_UNKNOWN;
-  PJRT_Error* const second = table_.PJRT_Error_GetCode(&code);
+  const PJRT_Error_Code code = code_of(error);
   std::string message;
   if (text.message != nullptr) message.assign(text.message, std::min(text.message_size, kLongestMessage));
   while (!message.empty() && (message.back() == '\n' || message.back() == ' ')) message.pop_back();
   discard(error);
-  if (second != error) discard(second);
-  return Error(kind_of(code.code), where_,
+  return Error(kind_of(code), where_,
                fmt::format("{} ({} in {})", message.empty() ? "the plugin gave no message" : message,
-                           code_name(code.code), doing));
+                           code_name(code), doing));
 }
 
 void Api::discard(PJRT_Error* error) const noexcept {

@@ -48,6 +48,7 @@ class Api {
     if (error != nullptr) throw to_error(error, doing);
   }
   Error to_error(PJRT_Error* error, std::string_view doing) const;
+  PJRT_Error_Code code_of(PJRT_Error* error) const;
   void discard(PJRT_Error* error) const noexcept;  // an error nobody can act on, e.g. of a destructor
 
  private:

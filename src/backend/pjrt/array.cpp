@@ -101,22 +101,22 @@ ArrayBuffer::ArrayBuffer(std::shared_ptr<const Client> client, Type type, Device
       device_(std::move(device)),
       shards_(std::move(shards)) {}
 
-ShardsRef ArrayBuffer::shards() const {
-  std::lock_guard lock(mutex_);
-  return shards_;
-}
-
-void ArrayBuffer::set(ShardsRef shards) {
-  std::lock_guard lock(mutex_);
-  shards_ = std::move(shards);
-}
-
 Literal ArrayBuffer::to_host() const {
   const ShardsRef held = shards();
   if (!held)
     throw Error(ErrorKind::kInvalidArgument, device_.to_string(), "a buffer is used after it was donated", {},
                 type_.to_string());
   return download(*client_, *held, type_);
+}
+
+runtime::Placement ArrayBuffer::placement() const {
+  const ShardsRef held = shards();
+  if (!held) return {{device_}, type_.shape};
+  runtime::Placement out;
+  out.part = held->placement->part.shape;
+  for (const int ordinal : held->placement->ordinals)
+    out.devices.push_back({device_.backend, device_.plugin, ordinal});
+  return out;
 }
 
 }  // namespace systole::pjrt

@@ -3,8 +3,11 @@
 // An array on one or more devices of a client. A graph with shardings means the same as without them, so its
 // arguments and results are single Buffers whose value lies in shards; nothing above the backend sees that.
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/pjrt/client.h"
@@ -30,7 +33,7 @@ struct Shards {
   std::vector<DeviceBuffer> buffers;
   PlacementRef placement;
 };
-using ShardsRef = std::shared_ptr<const Shards>;
+using ShardsRef = std::shared_ptr<Shards>;  // changed by a sole holder only
 
 ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement);
 Literal download(const Client& client, const Shards& shards, const Type& type);
@@ -41,16 +44,39 @@ class ArrayBuffer final : public runtime::Buffer {
   const Type& type() const override { return type_; }
   const DeviceName& device() const override { return device_; }
   Literal to_host() const override;
+  runtime::Placement placement() const override;
 
   const Client& client() const { return *client_; }
-  ShardsRef shards() const;  // null once donated
-  void set(ShardsRef shards);
+  ShardsRef shards() const {  // null once donated
+    const std::lock_guard lock(lock_);
+    return shards_;
+  }
+  ShardsRef take() {  // leaves null
+    const std::lock_guard lock(lock_);
+    return std::move(shards_);
+  }
+  void set(ShardsRef shards) {
+    const std::lock_guard lock(lock_);
+    shards_.swap(shards);
+  }
 
  private:
+  // Held for the move of a pointer; a run takes two per argument, so it must cost next to nothing.
+  class SpinLock {
+   public:
+    void lock() {
+      while (taken_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+    }
+    void unlock() { taken_.clear(std::memory_order_release); }
+
+   private:
+    std::atomic_flag taken_;
+  };
+
   const std::shared_ptr<const Client> client_;
   const Type type_;
   const DeviceName device_;
-  mutable std::mutex mutex_;
+  mutable SpinLock lock_;
   ShardsRef shards_;
 };
 

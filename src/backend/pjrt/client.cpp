@@ -75,6 +75,17 @@ std::string platform_of(const Api& api, PJRT_Client* client) {
   return text_of(args.platform_name, args.platform_name_size);
 }
 
+std::string version_of(const Api& api, PJRT_Client* client) {
+  if (!api.has(&PJRT_Api::PJRT_Client_PlatformVersion)) return {};
+  SYSTOLE_PJRT_ARGS(PJRT_Client_PlatformVersion, args);
+  args.client = client;
+  if (PJRT_Error* const error = api.table().PJRT_Client_PlatformVersion(&args)) {
+    api.discard(error);
+    return {};
+  }
+  return text_of(args.platform_version, args.platform_version_size);
+}
+
 std::int64_t memory_of(const Api& api, PJRT_Device* device) {
   if (!api.has(&PJRT_Api::PJRT_Device_MemoryStats)) return 0;
   SYSTOLE_PJRT_ARGS(PJRT_Device_MemoryStats, args);
@@ -171,10 +182,13 @@ std::string compile_options(const Layout& layout) {
   wire::Writer options;
   options.bytes(3, build.text());
   for (const auto& [name, value] : layout.flags) {  // a map: entries of key and value
-    wire::Writer on, entry;
-    on.varint(2, value ? 1 : 0);
+    wire::Writer chosen, entry;
+    if (const bool* const on = std::get_if<bool>(&value))
+      chosen.varint(2, *on ? 1 : 0);
+    else
+      chosen.bytes(1, std::get<std::string>(value));
     entry.bytes(1, name);
-    entry.bytes(2, on.text());
+    entry.bytes(2, chosen.text());
     options.bytes(7, entry.text());
   }
   return options.text();
@@ -187,16 +201,26 @@ Client::Client(const PluginSpec& spec)
   SYSTOLE_PJRT_CALL(api(), PJRT_Client_AddressableDevices, args);
   for (std::size_t i = 0; i < args.num_addressable_devices; ++i)
     devices_.push_back(describe(api(), args.addressable_devices[i]));
+  std::string maker =
+      fmt::format("{}PJRT {}.{}\n{} {}\n{}", file_identity(spec.library), api().major(), api().minor(),
+                  platform_, version_of(api(), client_.get()), plugin_variables());
+  for (const Device& device : devices_) maker += fmt::format("{} {}\n", device.id, device.kind);
+  stored_ = std::make_unique<const StoredPrograms>(api(), std::move(maker));
 }
 
 LoadedExecutable Client::compile(const std::string& stablehlo, const Layout& layout) const {
+  const std::string options = compile_options(layout);
+  return stored_->find_or_compile(client_.get(), stablehlo, options,
+                                  [&] { return compile_now(stablehlo, options); });
+}
+
+LoadedExecutable Client::compile_now(const std::string& stablehlo, const std::string& options) const {
   constexpr std::string_view kFormat = "mlir";
   PJRT_Program program{PJRT_Program_STRUCT_SIZE};
   program.code = const_cast<char*>(stablehlo.data());  // read only
   program.code_size = stablehlo.size();
   program.format = kFormat.data();
   program.format_size = kFormat.size();
-  const std::string options = compile_options(layout);
   SYSTOLE_PJRT_ARGS(PJRT_Client_Compile, args);
   args.client = client_.get();
   args.program = &program;

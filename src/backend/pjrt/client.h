@@ -5,12 +5,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "backend/pjrt/plugin.h"
+#include "backend/pjrt/stored.h"
 #include "systole/base/literal.h"
 
 namespace systole::pjrt {
@@ -31,9 +34,9 @@ struct Device {
 struct Layout {
   std::vector<int> device_ids;  // one per replica or partition; empty: the plugin chooses
   std::int64_t replicas = 1, partitions = 1;
-  bool spmd = false;                                // one program in global shapes, split by its shardings
-  bool shardy = false;                              // … which are Shardy's, not GSPMD's
-  std::vector<std::pair<std::string, bool>> flags;  // of XLA, by name
+  bool spmd = false;    // one program in global shapes, split by its shardings
+  bool shardy = false;  // … which are Shardy's, not GSPMD's
+  std::vector<std::pair<std::string, std::variant<bool, std::string>>> flags;  // of XLA, by name
 };
 std::string compile_options(const Layout& layout);  // a CompileOptionsProto
 
@@ -48,18 +51,24 @@ class Client {
   const std::string& platform() const { return platform_; }
   std::span<const Device> devices() const { return devices_; }  // those this process can use
 
+  // Or takes what an earlier process compiled from the disk.
   LoadedExecutable compile(const std::string& stablehlo, const Layout& layout) const;
   std::size_t output_count(const LoadedExecutable& executable) const;
   // Starts the transfer; the value is kept until the plugin has read it.
   DeviceBuffer upload(const Literal& value, PJRT_Device* device) const;
   Literal download(PJRT_Buffer* buffer, const Type& type) const;  // row-major; waits
   void await_ready(PJRT_Buffer* buffer) const;                    // throws what its making failed with
+  std::mutex& launching() const { return launching_; }  // held while a program of several devices starts
 
  private:
+  LoadedExecutable compile_now(const std::string& stablehlo, const std::string& options) const;
+
   Plugin plugin_;
   ClientHandle client_;
   std::string platform_;
   std::vector<Device> devices_;
+  std::unique_ptr<const StoredPrograms> stored_;
+  mutable std::mutex launching_;
 };
 
 }  // namespace systole::pjrt

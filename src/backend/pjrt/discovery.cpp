@@ -145,6 +145,16 @@ std::vector<PluginSpec> discover() {
   return found;
 }
 
+fs::path cuda_toolkit(const fs::path& library) {
+  if (const auto chosen = env::text("CUDA_ROOT")) return *chosen;
+  // site-packages/jax_plugins/PACKAGE/LIBRARY
+  const fs::path packages = library.parent_path().parent_path().parent_path();
+  std::error_code code;
+  for (const char* folder : {"nvidia/cu13", "nvidia/cuda_nvcc"})
+    if (fs::exists(packages / folder / "nvvm/libdevice", code)) return packages / folder;
+  return {};
+}
+
 bool has_tpu(const fs::path& root) {
   for (const fs::path& file : entries_of(root / "dev"))
     if (file.filename().string().starts_with("accel")) return true;

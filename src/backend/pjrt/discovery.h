@@ -26,6 +26,11 @@ std::vector<PluginSpec> plugins_in(const std::filesystem::path& folder);
 // "cpu" of xla_cpu_pjrt.so, "tpu" of libtpu.so, "cuda" of xla_cuda_plugin.so.
 std::string plugin_name(const std::filesystem::path& library);
 
+// The CUDA toolkit (libdevice, ptxas) that an XLA plugin for CUDA needs while it compiles: CUDA_ROOT, or what
+// Python packages installed beside the plugin's. Empty when neither is there: XLA then looks in the usual
+// places.
+std::filesystem::path cuda_toolkit(const std::filesystem::path& library);
+
 // Whether the machine has a TPU, by its device files; `root` is "/" outside tests.
 bool has_tpu(const std::filesystem::path& root = "/");
 

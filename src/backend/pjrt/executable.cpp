@@ -13,23 +13,36 @@ namespace {
 using runtime::BufferRef;
 using runtime::RunArguments;
 
+// What a run needs is allocated with the session. Donated arrays are taken out of their Buffers first: an
+// array that nobody else holds then may be overwritten, and its Shards go on to hold the result.
 class PjrtSession final : public runtime::Session {
  public:
   explicit PjrtSession(std::shared_ptr<const Program> program)
       : program_(std::move(program)),
+        donated_(program_->inputs.size()),
         held_(program_->lists, std::vector<ShardsRef>(program_->inputs.size())),
+        copy_(program_->lists, std::vector<std::size_t>(program_->inputs.size())),
+        known_(program_->lists, std::vector<PlacementRef>(program_->inputs.size())),
         arguments_(program_->devices, std::vector<PJRT_Buffer*>(program_->inputs.size())),
-        results_(program_->devices, std::vector<PJRT_Buffer*>(program_->outputs.size())) {}
+        results_(program_->devices, std::vector<PJRT_Buffer*>(program_->outputs.size())) {
+    for (std::size_t d = 0; d < program_->devices; ++d) {
+      argument_lists_.push_back(arguments_[d].data());
+      result_lists_.push_back(results_[d].data());
+    }
+  }
 
   std::vector<std::vector<BufferRef>> run(const RunArguments& arguments) override {
     check_counts(arguments);
-    for (std::size_t list = 0; list < program_->lists; ++list)
-      for (std::size_t i = 0; i < program_->inputs.size(); ++i)
-        held_[list][i] = shards_of(arguments.per_device[list][i], list, i);
-    choose_kept(arguments.donated);
+    try {
+      hold(arguments);
+      execute();
+    } catch (...) {
+      restore(arguments);
+      let_go();
+      throw;
+    }
     std::vector<std::vector<BufferRef>> results;
     try {
-      execute();
       results = take_results(arguments);
     } catch (...) {
       let_go();
@@ -37,6 +50,20 @@ class PjrtSession final : public runtime::Session {
     }
     let_go();
     return results;
+  }
+
+  BufferRef placed(const BufferRef& buffer, std::size_t input) override {
+    if (program_->lists > 1 || program_->devices == 1) return buffer;
+    const PlacementRef& place = program_->arguments[0][input];
+    const runtime::Buffer* const given = buffer.get();
+    if (typeid(*given) == typeid(ArrayBuffer)) {
+      const auto& array = static_cast<const ArrayBuffer&>(*given);
+      const ShardsRef shards = array.shards();
+      if (&array.client() == program_->client.get() && (!shards || *shards->placement == *place))
+        return buffer;
+    }
+    return std::make_shared<ArrayBuffer>(program_->client, program_->inputs[input], program_->first,
+                                         upload(*program_->client, buffer->to_host(), place));
   }
 
  private:
@@ -60,55 +87,88 @@ class PjrtSession final : public runtime::Session {
                fmt::format("an index below {}", count), std::to_string(i));
   }
 
-  // The argument's value where the program wants it; one that lies elsewhere is copied over the host.
-  ShardsRef shards_of(const BufferRef& buffer, std::size_t list, std::size_t i) const {
-    const auto what = [&] { return fmt::format("argument {} ({})", i, program_->names[i]); };
-    const runtime::Buffer* const given = buffer.get();
+  std::string label(std::size_t i) const { return fmt::format("argument {} ({})", i, program_->names[i]); }
+
+  ArrayBuffer& checked(const BufferRef& buffer, std::size_t i) const {
+    runtime::Buffer* const given = buffer.get();
     if (given == nullptr || typeid(*given) != typeid(ArrayBuffer) ||
-        &static_cast<const ArrayBuffer&>(*given).client() != program_->client.get())
-      refuse(ErrorKind::kInvalidArgument, what(), "a buffer of this backend",
+        &static_cast<ArrayBuffer&>(*given).client() != program_->client.get())
+      refuse(ErrorKind::kInvalidArgument, label(i), "a buffer of this backend",
              given != nullptr ? given->device().to_string() : "none");
     const Type &wanted = program_->inputs[i], &got = given->type();
     if (!(got == wanted))
-      refuse(got.dtype == wanted.dtype ? ErrorKind::kShape : ErrorKind::kDType, what(), wanted.to_string(),
+      refuse(got.dtype == wanted.dtype ? ErrorKind::kShape : ErrorKind::kDType, label(i), wanted.to_string(),
              got.to_string());
-    ShardsRef shards = static_cast<const ArrayBuffer&>(*given).shards();
-    if (!shards)
-      refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated", {},
-             fmt::format("{} {}", what(), got.to_string()));
-    const PlacementRef& place = program_->arguments[list][i];
-    if (shards->placement == place || *shards->placement == *place) return shards;
-    log(LogLevel::debug,
-        fmt::format("{}: {} is moved to other devices", program_->first.to_string(), what()));
-    return upload(*program_->client, download(*program_->client, *shards, wanted), place);
+    return static_cast<ArrayBuffer&>(*given);
   }
 
-  // The inputs whose memory the program may not take: those not donated, and those that are the same array
-  // as another argument.
-  void choose_kept(const std::vector<int>& donated) {
-    kept_.clear();
-    for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
-      bool free = std::find(donated.begin(), donated.end(), static_cast<int>(i)) != donated.end();
-      for (const std::vector<ShardsRef>& list : held_)
-        free = free && std::count(list.begin(), list.end(), list[i]) == 1;
-      if (!free) kept_.push_back(static_cast<std::int64_t>(i));
+  void hold(const RunArguments& arguments) {
+    std::fill(donated_.begin(), donated_.end(), false);
+    for (const int i : arguments.donated) donated_[static_cast<std::size_t>(i)] = true;
+    repeated_ = false;
+    for (std::size_t list = 0; list < program_->lists; ++list)
+      for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
+        ArrayBuffer& given = checked(arguments.per_device[list][i], i);
+        ShardsRef shards = donated_[i] ? given.take() : given.shards();
+        if (!shards) shards = held_already(arguments, list, i);
+        held_[list][i] = where_wanted(std::move(shards), list, i);
+      }
+  }
+
+  // The array of a Buffer that an argument before this one donated.
+  ShardsRef held_already(const RunArguments& arguments, std::size_t list, std::size_t i) {
+    const BufferRef& wanted = arguments.per_device[list][i];
+    for (std::size_t l = 0; l <= list; ++l)
+      for (std::size_t j = 0; j < (l < list ? program_->inputs.size() : i); ++j)
+        if (arguments.per_device[l][j] == wanted) {
+          repeated_ = true;
+          return held_[l][j];
+        }
+    refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated", {},
+           fmt::format("{} {}", label(i), program_->inputs[i].to_string()));
+  }
+
+  // The value where the program wants it. Of one that is whole on several devices, the copy there is taken;
+  // one that lies elsewhere is copied over the host.
+  ShardsRef where_wanted(ShardsRef shards, std::size_t list, std::size_t i) {
+    const PlacementRef& place = program_->arguments[list][i];
+    PlacementRef& other = known_[list][i];
+    copy_[list][i] = 0;
+    if (shards->placement == place || shards->placement == other) return shards;
+    if (*shards->placement == *place) {
+      other = shards->placement;
+      return shards;
     }
+    const std::vector<int>& there = shards->placement->ordinals;
+    const auto here = std::find(there.begin(), there.end(), place->ordinals[0]);
+    if (place->ordinals.size() == 1 && shards->placement->part == place->part && here != there.end()) {
+      copy_[list][i] = static_cast<std::size_t>(here - there.begin());
+      return shards;
+    }
+    log(LogLevel::debug,
+        fmt::format("{}: {} is moved to other devices", program_->first.to_string(), label(i)));
+    return upload(*program_->client, download(*program_->client, *shards, program_->inputs[i]), place);
+  }
+
+  // After a failure the Buffers have what was taken from them.
+  void restore(const RunArguments& arguments) {
+    for (std::size_t list = 0; list < program_->lists; ++list)
+      for (std::size_t i = 0; i < program_->inputs.size(); ++i)
+        if (donated_[i] && held_[list][i]) array(arguments, list, i).set(held_[list][i]);
   }
 
   void execute() {
-    const Api& api = program_->client->api();
     const bool many = program_->lists > 1;
-    for (std::size_t d = 0; d < program_->devices; ++d) {
+    kept_.clear();
+    for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
+      bool free = donated_[i];
+      for (const std::vector<ShardsRef>& list : held_)
+        free = free && list[i].use_count() == 1 && list[i]->buffers.size() == (many ? 1 : program_->devices);
+      if (!free) kept_.push_back(static_cast<std::int64_t>(i));
+    }
+    for (std::size_t d = 0; d < program_->devices; ++d)
       for (std::size_t i = 0; i < program_->inputs.size(); ++i)
-        arguments_[d][i] = held_[many ? d : 0][i]->buffers[many ? 0 : d].get();
-      std::fill(results_[d].begin(), results_[d].end(), nullptr);
-    }
-    argument_lists_.clear();
-    result_lists_.clear();
-    for (std::size_t d = 0; d < program_->devices; ++d) {
-      argument_lists_.push_back(arguments_[d].data());
-      result_lists_.push_back(results_[d].data());
-    }
+        arguments_[d][i] = held_[many ? d : 0][i]->buffers[copy_[many ? d : 0][i] + (many ? 0 : d)].get();
     PJRT_ExecuteOptions options{PJRT_ExecuteOptions_STRUCT_SIZE};
     options.non_donatable_input_indices = kept_.data();
     options.num_non_donatable_input_indices = kept_.size();
@@ -119,69 +179,97 @@ class PjrtSession final : public runtime::Session {
     args.num_devices = program_->devices;
     args.num_args = program_->inputs.size();
     args.output_lists = result_lists_.data();
+    if (program_->devices == 1) {
+      SYSTOLE_PJRT_CALL(program_->client->api(), PJRT_LoadedExecutable_Execute, args);
+    } else {
+      launch_together(args);
+    }
+  }
+
+  // Every device must see the programs of several devices in one order, or those that meet in a collective
+  // wait for each other. XLA's CPU client has a thread per device for that: one program at a time.
+  void launch_together(PJRT_LoadedExecutable_Execute_Args& args) {
+    const Api& api = program_->client->api();
+    const std::lock_guard lock(program_->client->launching());
+    std::vector<PJRT_Event*> done(program_->devices, nullptr);
+    const bool wait = program_->client->platform() == "cpu";
+    if (wait) args.device_complete_events = done.data();
     SYSTOLE_PJRT_CALL(api, PJRT_LoadedExecutable_Execute, args);
+    std::vector<Event> events;
+    for (PJRT_Event* event : done) events.emplace_back(api, event);
+    for (const Event& event : events)
+      if (event) await(api, event, "PJRT_LoadedExecutable_Execute");
   }
 
   std::vector<std::vector<BufferRef>> take_results(const RunArguments& arguments) {
-    const Api& api = program_->client->api();
-    const bool many = program_->lists > 1;
-    std::vector<std::vector<DeviceBuffer>> owned(program_->devices);
-    for (std::size_t d = 0; d < program_->devices; ++d)
-      for (PJRT_Buffer*& buffer : results_[d]) owned[d].emplace_back(api, std::exchange(buffer, nullptr));
+    for (const std::vector<PJRT_Buffer*>& list : results_)
+      for (std::size_t o = 0; o < list.size(); ++o)
+        if (list[o] == nullptr)
+          refuse(ErrorKind::kUnsupported, fmt::format("the plugin gave no output {}", o));
     std::vector<std::vector<BufferRef>> results(program_->lists);
     for (std::size_t list = 0; list < program_->lists; ++list) {
-      for (const int i : arguments.donated) array(arguments.per_device[list], i).set(nullptr);
       results[list].resize(program_->outputs.size());
-      std::vector<ShardsRef> values;
+      give_back(arguments, list, results[list]);
       for (std::size_t o = 0; o < program_->outputs.size(); ++o) {
-        auto shards = std::make_shared<Shards>();
-        shards->placement = program_->results[list][o];
-        for (std::size_t d = many ? list : 0; d < (many ? list + 1 : program_->devices); ++d) {
-          if (!owned[d][o]) refuse(ErrorKind::kUnsupported, fmt::format("the plugin gave no output {}", o));
-          shards->buffers.push_back(std::move(owned[d][o]));
-        }
-        values.push_back(std::move(shards));
-      }
-      give_back(arguments.per_device[list], arguments.donated, values, results[list]);
-      for (std::size_t o = 0; o < values.size(); ++o) {
         if (results[list][o]) continue;
-        DeviceName device = program_->first;
-        device.ordinal += static_cast<int>(list);
+        auto shards = std::make_shared<Shards>();
+        fill(*shards, list, o);
         results[list][o] = std::make_shared<ArrayBuffer>(program_->client, program_->outputs[o],
-                                                         std::move(device), std::move(values[o]));
+                                                         program_->devices_of[list], std::move(shards));
       }
     }
     return results;
   }
 
-  static ArrayBuffer& array(const std::vector<BufferRef>& list, int i) {
-    return static_cast<ArrayBuffer&>(*list[static_cast<std::size_t>(i)]);
+  static ArrayBuffer& array(const RunArguments& arguments, std::size_t list, std::size_t i) {
+    return static_cast<ArrayBuffer&>(*arguments.per_device[list][i]);
   }
 
   // The result that a donated argument's input aliases goes into the argument's Buffer. A Buffer that was
   // donated twice takes one result.
-  void give_back(const std::vector<BufferRef>& arguments, const std::vector<int>& donated,
-                 std::vector<ShardsRef>& values, std::vector<BufferRef>& results) const {
-    for (const int i : donated) {
-      const std::int64_t alias = program_->aliases[static_cast<std::size_t>(i)];
-      if (alias < 0) continue;
-      const auto output = static_cast<std::size_t>(alias);
-      if (results[output] || array(arguments, i).shards()) continue;
-      array(arguments, i).set(std::move(values[output]));
-      results[output] = arguments[static_cast<std::size_t>(i)];
+  void give_back(const RunArguments& arguments, std::size_t list, std::vector<BufferRef>& results) {
+    for (const int donated : arguments.donated) {
+      const auto i = static_cast<std::size_t>(donated);
+      if (program_->aliases[i] < 0) continue;
+      const auto o = static_cast<std::size_t>(program_->aliases[i]);
+      ArrayBuffer& given = array(arguments, list, i);
+      if (results[o] || (repeated_ && given.shards())) continue;
+      ShardsRef shards = std::move(held_[list][i]);
+      if (!shards || shards.use_count() > 1 || copy_[list][i] != 0) shards = std::make_shared<Shards>();
+      fill(*shards, list, o);
+      given.set(std::move(shards));
+      results[o] = arguments.per_device[list][i];
     }
+  }
+
+  // Moves an output's buffers into the shards, whose own, donated, are let go.
+  void fill(Shards& shards, std::size_t list, std::size_t o) {
+    const bool many = program_->lists > 1;
+    const std::size_t first = many ? list : 0, count = many ? 1 : program_->devices;
+    shards.buffers.resize(count);
+    for (std::size_t d = 0; d < count; ++d)
+      shards.buffers[d] =
+          DeviceBuffer(program_->client->api(), std::exchange(results_[first + d][o], nullptr));
+    if (shards.placement != program_->results[list][o]) shards.placement = program_->results[list][o];
   }
 
   void let_go() {
     for (std::vector<ShardsRef>& list : held_) std::fill(list.begin(), list.end(), nullptr);
+    for (std::vector<PJRT_Buffer*>& list : results_)
+      for (PJRT_Buffer*& buffer : list)
+        if (buffer != nullptr)  // left by a failure
+          DeviceBuffer(program_->client->api(), std::exchange(buffer, nullptr));
   }
 
   const std::shared_ptr<const Program> program_;
-  // Kept between runs for their memory.
-  std::vector<std::vector<ShardsRef>> held_;
-  std::vector<std::vector<PJRT_Buffer*>> arguments_, results_;
+  std::vector<char> donated_;                     // by input
+  std::vector<std::vector<ShardsRef>> held_;      // by list, then input
+  std::vector<std::vector<std::size_t>> copy_;    // which of its buffers is the first device's
+  std::vector<std::vector<PlacementRef>> known_;  // of the last argument, when equal to the program's
+  bool repeated_ = false;                         // a donated Buffer is an argument twice
+  std::vector<std::vector<PJRT_Buffer*>> arguments_, results_;  // by device
   std::vector<PJRT_Buffer**> argument_lists_, result_lists_;
-  std::vector<std::int64_t> kept_;
+  std::vector<std::int64_t> kept_;  // the inputs whose memory the program may not take
 };
 
 class PjrtExecutable final : public runtime::Executable {
@@ -203,6 +291,16 @@ std::shared_ptr<const runtime::Executable> make_executable(Program program) {
   if (given != program.outputs.size())
     throw Error(ErrorKind::kUnsupported, program.first.to_string(), "the compiled program's outputs",
                 std::to_string(program.outputs.size()), std::to_string(given));
+  for (std::size_t list = 0; list < program.lists; ++list) {
+    program.devices_of.push_back(program.first);
+    program.devices_of.back().ordinal += static_cast<int>(list);
+    // A Variable's next value lies where its last one did: one object tells that without a comparison.
+    for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+      if (program.aliases[i] < 0) continue;
+      PlacementRef& result = program.results[list].at(static_cast<std::size_t>(program.aliases[i]));
+      if (*result == *program.arguments[list][i]) result = program.arguments[list][i];
+    }
+  }
   return std::make_shared<PjrtExecutable>(std::move(program));
 }
 

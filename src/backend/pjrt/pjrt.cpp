@@ -1,7 +1,6 @@
 #include "backend/pjrt/pjrt.h"
 
 #include <fmt/format.h>
-#include <array>
 #include <mutex>
 #include <utility>
 
@@ -9,7 +8,6 @@
 #include "backend/pjrt/client.h"
 #include "backend/pjrt/executable.h"
 #include "backend/pjrt/probe.h"
-#include "base/log.h"
 #include "codegen/stablehlo.h"
 #include "eval/eval.h"
 
@@ -107,7 +105,7 @@ class PjrtBackend final : public Backend {
   }
 
   std::shared_ptr<const runtime::Executable> compile(const Graph& graph, int ordinal,
-                                                     const CompileOptions&) override {
+                                                     const CompileOptions& options) override {
     if (!graph.is_static())
       throw Error(ErrorKind::kShape, text_, "a graph with symbols must be bound to numbers first");
     const bool collective = eval::uses_collectives(graph), sharded = !collective && has_shardings(graph);
@@ -141,6 +139,7 @@ class PjrtBackend final : public Backend {
     Layout over = layout(*program.client, ordinal, program.devices, sharded);
     over.shardy = sharded && program.client->api().minor() >= kShardyMinor;
     codegen::StableHloOptions emit;
+    emit.reduced_precision = options.math == runtime::Math::tf32;
     emit.partitioner = over.shardy ? codegen::Partitioner::shardy : codegen::Partitioner::gspmd;
     program.executable = program.client->compile(codegen::stablehlo(graph, emit), over);
     return make_executable(std::move(program));
@@ -198,6 +197,9 @@ class PjrtBackend final : public Backend {
     layout.spmd = sharded;
     // On its CPU, XLA's maximum of a number and a NaN is the number unless told otherwise.
     if (client.platform() == "cpu") layout.flags = {{"xla_cpu_enable_fast_min_max", false}};
+    if (client.platform() == "cuda")
+      if (const auto toolkit = cuda_toolkit(client.plugin().spec().library); !toolkit.empty())
+        layout.flags = {{"xla_gpu_cuda_data_dir", toolkit.string()}};
     for (std::size_t d = 0; d < devices; ++d)
       layout.device_ids.push_back(client.devices()[static_cast<std::size_t>(ordinal) + d].id);
     return layout;
@@ -208,45 +210,18 @@ class PjrtBackend final : public Backend {
   std::string text_;
 };
 
-// The registry's factories take no argument, so each plugin found has a factory of its own.
-constexpr std::size_t kMaxPlugins = 16;
-
-std::vector<std::shared_ptr<Slot>>& found() {
-  static auto& slots = *std::make_unique<std::vector<std::shared_ptr<Slot>>>().release();
-  return slots;
-}
-
-template <std::size_t I>
-std::unique_ptr<Backend> make_named() {
-  const std::shared_ptr<Slot>& slot = found().at(I);
-  return std::make_unique<PjrtBackend>(slot, DeviceName{"pjrt", slot->spec().name, 0});
-}
-
-template <std::size_t... I>
-constexpr auto factories(std::index_sequence<I...>) {
-  return std::array<runtime::BackendFactory, sizeof...(I)>{make_named<I>...};
-}
-
-std::unique_ptr<Backend> make_tpu() {
-  for (const std::shared_ptr<Slot>& slot : found())
-    if (slot->spec().name == "tpu") return std::make_unique<PjrtBackend>(slot, DeviceName{"tpu", {}, 0});
-  return nullptr;
-}
-
 }  // namespace
 
 void register_backends() {
-  constexpr auto kFactories = factories(std::make_index_sequence<kMaxPlugins>());
+  const auto add = [](const std::shared_ptr<Slot>& slot, const DeviceName& name, std::string_view text,
+                      int rank) {
+    runtime::register_backend(text, rank, [slot, name] { return std::make_unique<PjrtBackend>(slot, name); });
+  };
   for (PluginSpec& spec : discover()) {
-    const std::size_t index = found().size();
-    if (index == kMaxPlugins) {
-      log(LogLevel::warn, fmt::format("PJRT plugin {} is left out: {} are enough", spec.name, kMaxPlugins));
-      break;
-    }
     const std::string name = spec.name;
-    found().push_back(std::make_shared<Slot>(std::move(spec)));
-    runtime::register_backend("pjrt:" + name, kNamedRank, kFactories[index]);
-    if (name == "tpu") runtime::register_backend("tpu", has_tpu() ? kTpuRank : kNamedRank, make_tpu);
+    const auto slot = std::make_shared<Slot>(std::move(spec));
+    add(slot, {"pjrt", name, 0}, "pjrt:" + name, kNamedRank);
+    if (name == "tpu") add(slot, {"tpu", {}, 0}, "tpu", has_tpu() ? kTpuRank : kNamedRank);
   }
 }
 

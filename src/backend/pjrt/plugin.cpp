@@ -3,11 +3,16 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
 
 #include "base/log.h"
+
+extern char** environ;
 
 namespace systole::pjrt {
 
@@ -79,6 +84,25 @@ std::string wrong_file(const fs::path& library) {
     return fmt::format("is for another machine type ({}, this is {})", machine_name(head.machine),
                        machine_name(ours.machine));
   return {};
+}
+
+std::string file_identity(const fs::path& library) {
+  struct stat info{};
+  if (::stat(library.c_str(), &info) != 0) return {};
+  return fmt::format("{}\nsize {} modified {}.{:09}\n", library.string(), info.st_size, info.st_mtim.tv_sec,
+                     info.st_mtim.tv_nsec);
+}
+
+std::string plugin_variables() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    for (const char* prefix : {"XLA_", "TF_", "TPU_", "LIBTPU_", "CUDA_", "NVIDIA_", "PJRT_", "SYSTOLE_PJRT_",
+                               "JAX_", "LD_", "CLOUD_TPU_"})
+      if (std::string_view(*entry).starts_with(prefix)) variables.emplace_back(*entry);
+  std::sort(variables.begin(), variables.end());
+  std::string text;
+  for (const std::string& variable : variables) text += variable + "\n";
+  return text;
 }
 
 NamedValues named_values(const PJRT_NamedValue* values, std::size_t count) {

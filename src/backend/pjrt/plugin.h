@@ -48,4 +48,9 @@ std::string label(const PluginSpec& spec);
 // another machine type "not found".
 std::string wrong_file(const std::filesystem::path& library);
 
+// The library's path, size and time, and the variables that plugins read, in lines of text: what they do
+// depends on these.
+std::string file_identity(const std::filesystem::path& library);  // empty when there is none
+std::string plugin_variables();
+
 }  // namespace systole::pjrt

@@ -33,23 +33,38 @@ std::shared_ptr<optim::Optimizer> make_optimizer(const Workload& work, const Par
       parameters, optim::AdamWOptions{.lr = work.lr, .beta2 = work.beta2, .weight_decay = work.weight_decay});
 }
 
-// Model and optimiser live as long as the step that uses them.
+// Model, optimiser and what one step does with them.
+template <class Model>
+struct Training {
+  std::shared_ptr<Model> model;
+  Parameters all;
+
+  Training(Model made) : model(std::make_shared<Model>(std::move(made))), all(parameters(*model)) {}
+
+  // A function of inputs and targets that holds everything it needs.
+  auto step(const Workload& work) const {
+    const bool half = work.dtype == "bf16";
+    auto loss_of = [model = model](const Tensor& x, const Tensor& y) {
+      return cross_entropy(model->forward(x), y);
+    };
+    return [=, all = all, optimizer = make_optimizer(work, all)](const Tensor& x, const Tensor& y) {
+      auto [loss, grads] = value_and_grad(
+          [&] { return half ? autocast(loss_of, DType::bf16)(x, y) : loss_of(x, y); }, all.variables());
+      optimizer->update(grads);
+      return loss;
+    };
+  }
+};
+
 template <class Model>
 Prepared train(const Workload& work, const std::string& mode, Model made) {
-  auto model = std::make_shared<Model>(std::move(made));
-  const Parameters all = parameters(*model);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    auto [name, variable] = all[i];
+  const Training<Model> training(std::move(made));
+  for (std::size_t i = 0; i < training.all.size(); ++i) {
+    auto [name, variable] = training.all[i];
     variable.assign(Tensor(data::hashed_parameter(name, variable.type(), weight_deviation(work))));
   }
-  const bool half = work.dtype == "bf16", many = mode == kManySteps;
-  auto loss_of = [model](const Tensor& x, const Tensor& y) { return cross_entropy(model->forward(x), y); };
-  auto update = [=, optimizer = make_optimizer(work, all)](const Tensor& x, const Tensor& y) {
-    auto [loss, grads] = value_and_grad(
-        [&] { return half ? autocast(loss_of, DType::bf16)(x, y) : loss_of(x, y); }, all.variables());
-    optimizer->update(grads);
-    return loss;
-  };
+  const bool many = mode == kManySteps;
+  auto update = training.step(work);
   auto step = std::make_shared<Compiled<decltype(update)>>(compile(update));
   const Batch batch = batch_of(work, many ? kStackedBatches : 0);
   const Tensor x(batch.x), y(batch.y);
@@ -71,26 +86,38 @@ Prepared train(const Workload& work, const std::string& mode, Model made) {
   return prepared;
 }
 
+// Calls `use` with the model of the workload.
+template <class Use>
+auto with_model(const Workload& work, Use&& use) {
+  namespace models = nn::models;
+  if (work.model == "mlp") return use(models::Mlp());
+  if (work.model == "cnn2") return use(models::KerasCnn());
+  if (work.model == "cnn3") return use(models::Cnn3());
+  if (work.model == "resnet50") return use(models::ResNet());
+  if (work.model == "lstm")
+    return use(models::LstmClassifier{
+        {.vocabulary = work.vocabulary, .embedding = work.embedding, .hidden = work.hidden}});
+  if (work.model == "gpt")
+    return use(models::Gpt2{{.layers = work.layers,
+                             .width = work.width,
+                             .heads = work.heads,
+                             .vocabulary = work.vocabulary,
+                             .length = work.length}});
+  throw Error(ErrorKind::kNotFound, work.name, "no such model", "", work.model);
+}
+
 }  // namespace
 
 Prepared prepare(const Workload& work, const std::string& mode) {
-  namespace models = nn::models;
-  if (work.model == "mlp") return train(work, mode, models::Mlp());
-  if (work.model == "cnn2") return train(work, mode, models::KerasCnn());
-  if (work.model == "cnn3") return train(work, mode, models::Cnn3());
-  if (work.model == "resnet50") return train(work, mode, models::ResNet());
-  if (work.model == "lstm")
-    return train(work, mode,
-                 models::LstmClassifier{
-                     {.vocabulary = work.vocabulary, .embedding = work.embedding, .hidden = work.hidden}});
-  if (work.model == "gpt")
-    return train(work, mode,
-                 models::Gpt2{{.layers = work.layers,
-                               .width = work.width,
-                               .heads = work.heads,
-                               .vocabulary = work.vocabulary,
-                               .length = work.length}});
-  throw Error(ErrorKind::kNotFound, work.name, "no such model", "", work.model);
+  return with_model(work, [&](auto model) { return train(work, mode, std::move(model)); });
+}
+
+ir::Graph step_graph(const Workload& work, const DeviceMesh& mesh) {
+  const BatchTypes types = batch_types(work);
+  return with_model(work, [&](auto model) {
+    const Training training(std::move(model));
+    return compile(training.step(work), mesh).graph(Tensor(Literal(types.x)), Tensor(Literal(types.y)));
+  });
 }
 
 }  // namespace systole::cli::bench

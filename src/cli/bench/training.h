@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cli/bench/workloads.h"
+#include "systole/ir/graph.h"
+#include "systole/tensor/mesh.h"
 
 namespace systole::cli::bench {
 
@@ -25,5 +27,9 @@ struct Prepared {
 };
 
 Prepared prepare(const Workload& work, const std::string& mode);
+
+// One step over all devices of the mesh as a graph, with the batch split among them: forward, backward,
+// optimiser. Nothing is run, and no data is made.
+ir::Graph step_graph(const Workload& work, const DeviceMesh& mesh);
 
 }  // namespace systole::cli::bench

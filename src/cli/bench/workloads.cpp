@@ -83,20 +83,28 @@ std::vector<Workload> workloads(bool accelerator) {
   return all;
 }
 
-Batch batch_of(const Workload& work, std::int64_t stacked) {
-  Shape lead;
-  if (stacked != 0) lead.push_back(stacked);
-  lead.push_back(work.batch);
-  Shape inputs = lead;
-  if (work.vocabulary != 0) {
+BatchTypes batch_types(const Workload& work, std::int64_t stacked) {
+  Shape targets;
+  if (stacked != 0) targets.push_back(stacked);
+  targets.push_back(work.batch);
+  Shape inputs = targets;
+  const bool words = work.vocabulary != 0;
+  if (words)
     inputs.push_back(work.length);
+  else
+    for (const Dim& d : image_shape(work)) inputs.push_back(d);
+  return {{words ? DType::i32 : DType::f32, inputs}, {DType::i32, work.model == "gpt" ? inputs : targets}};
+}
+
+Batch batch_of(const Workload& work, std::int64_t stacked) {
+  const auto [x, y] = batch_types(work, stacked);
+  if (work.vocabulary != 0) {
     const Literal words =
-        data::hashed_integers(kInputSeed, inputs, static_cast<std::uint32_t>(work.vocabulary));
-    return {words, work.model == "gpt" ? next_words(words) : data::hashed_integers(kTargetSeed, lead, 10)};
+        data::hashed_integers(kInputSeed, x.shape, static_cast<std::uint32_t>(work.vocabulary));
+    return {words, work.model == "gpt" ? next_words(words) : data::hashed_integers(kTargetSeed, y.shape, 10)};
   }
-  for (const Dim& d : image_shape(work)) inputs.push_back(d);
-  return {data::hashed_uniform(kInputSeed, {DType::f32, inputs}),
-          data::hashed_integers(kTargetSeed, lead, work.model == "resnet50" ? 1000 : 10)};
+  return {data::hashed_uniform(kInputSeed, x),
+          data::hashed_integers(kTargetSeed, y.shape, work.model == "resnet50" ? 1000 : 10)};
 }
 
 double weight_deviation(const Workload& work) { return work.model == "gpt" ? 0.02 : 0; }

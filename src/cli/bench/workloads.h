@@ -31,6 +31,10 @@ struct Batch {
   Literal x, y;
 };
 Batch batch_of(const Workload& work, std::int64_t stacked = 0);
+struct BatchTypes {
+  Type x, y;
+};
+BatchTypes batch_types(const Workload& work, std::int64_t stacked = 0);
 
 double weight_deviation(const Workload& work);  // for data::hashed_parameter
 

@@ -1,0 +1,239 @@
+#include "runtime/disk_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/env.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "systole/base/error.h"
+
+namespace systole::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Hash = std::array<std::uint64_t, 2>;
+
+constexpr std::uint64_t kDefaultLimit = std::uint64_t{4} << 30;
+// Below this a program compiles about as fast as it is read and loaded.
+constexpr std::uint64_t kDefaultLeast = 50;
+constexpr std::string_view kEnding = ".systole";
+constexpr auto kAbandoned = std::chrono::hours(1);  // the age of a half-written file that nobody finishes
+constexpr Hash kSeed = {0x6a09e667f3bcc908, 0xbb67ae8584caa73b};
+
+// Two lanes that see each word differently. Each step can be undone, so no word is lost on the way.
+void mix(Hash& h, std::uint64_t word) {
+  h[0] = std::rotl(h[0] ^ word * 0x9e3779b97f4a7c15, 29) * 0xbf58476d1ce4e5b9;
+  h[1] = std::rotl(h[1] + (word ^ 0x94d049bb133111eb), 37) * 0xd6e8feb86659fd93 + h[0];
+}
+
+void mix(Hash& h, std::string_view bytes) {
+  for (; !bytes.empty(); bytes.remove_prefix(std::min<std::size_t>(bytes.size(), 8))) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), std::min<std::size_t>(bytes.size(), 8));
+    mix(h, word);
+  }
+}
+
+Hash finished(Hash h) {
+  for (int round = 0; round < 4; ++round) {
+    mix(h, h[1] >> 32);
+    h[0] ^= h[0] >> 31;
+    h[1] ^= h[1] >> 29;
+  }
+  return h;
+}
+
+Hash hash_of(std::string_view bytes) {
+  Hash h = kSeed;
+  mix(h, bytes.size());
+  mix(h, bytes);
+  return finished(h);
+}
+
+// What a file begins with. Every field is compared with what it must be, so a damaged one is noticed.
+struct Head {
+  std::array<char, 8> magic = {'S', 'Y', 'S', 'T', 'O', 'L', 'E', 'C'};
+  std::uint64_t version = 1;
+  Hash key{};
+  std::uint64_t key_length = 0;
+  std::uint64_t size = 0;  // of the value, which follows
+  Hash check{};            // of the value
+  bool operator==(const Head&) const = default;
+};
+static_assert(sizeof(Head) == 64);
+
+Head head_of(const CacheKey& key, std::string_view value) {
+  Head head;
+  head.key = key.hash();
+  head.key_length = key.length();
+  head.size = value.size();
+  head.check = hash_of(value);
+  return head;
+}
+
+// Code is loaded from here, so nobody else may have written it.
+bool is_private(const fs::path& folder) {
+  struct stat info{};
+  return ::stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
+         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+struct File {
+  fs::path path;
+  std::uint64_t bytes;
+  fs::file_time_type used;
+};
+
+// The files of a folder whose names end so; other processes may remove some meanwhile.
+std::vector<File> files_in(const fs::path& folder, std::string_view ending) {
+  std::vector<File> files;
+  std::error_code code;
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
+    std::error_code gone;
+    if (!it->path().filename().string().ends_with(ending) || !it->is_regular_file(gone)) continue;
+    const std::uintmax_t bytes = it->file_size(gone);
+    const fs::file_time_type used = it->last_write_time(gone);
+    if (!gone) files.push_back({it->path(), bytes, used});
+  }
+  return files;
+}
+
+void note(LogLevel level, const fs::path& file, std::string_view what) {
+  if (log_enabled(level)) log(level, fmt::format("cache {}: {}", file.string(), what));
+}
+
+}  // namespace
+
+fs::path cache_folder() {
+  if (!env::flag("SYSTOLE_CACHE", true)) return {};
+  if (const auto chosen = env::text("SYSTOLE_CACHE_DIR")) return *chosen;
+  if (const auto user = env::text("XDG_CACHE_HOME")) return fs::path(*user) / "systole";
+  if (const auto home = env::text("HOME")) return fs::path(*home) / ".cache" / "systole";
+  return {};
+}
+
+CacheKey::CacheKey(std::string_view kind) : kind_(kind), state_(kSeed) { add(kind); }
+
+CacheKey& CacheKey::add(std::string_view part) {
+  mix(state_, part.size());
+  mix(state_, part);
+  length_ += part.size();
+  return *this;
+}
+
+Hash CacheKey::hash() const { return finished(state_); }
+
+std::string CacheKey::file_name() const {
+  const Hash h = hash();
+  return fmt::format("{}-{:016x}{:016x}{}", kind_, h[0], h[1], kEnding);
+}
+
+DiskCache::DiskCache(fs::path folder, std::uint64_t limit, std::chrono::milliseconds least)
+    : folder_(std::move(folder)), limit_(limit), least_(least) {}
+
+std::optional<std::string> DiskCache::find(const CacheKey& key) const {
+  const fs::path file = folder_ / key.file_name();
+  try {
+    const std::unique_ptr<ByteSource> source = open_file(file);
+    if (!is_private(folder_)) {
+      note(LogLevel::warn, folder_, "not used: it is not ours alone");
+      return std::nullopt;
+    }
+    if (source->size() < sizeof(Head)) throw Error(ErrorKind::kParse, file.string(), "shorter than its head");
+    Head head;
+    source->read(0, std::as_writable_bytes(std::span(&head, 1)));
+    std::string value(source->size() - sizeof(Head), '\0');
+    source->read(sizeof(Head), std::as_writable_bytes(std::span(value)));
+    if (!(head == head_of(key, value))) throw Error(ErrorKind::kParse, file.string(), "damaged");
+    ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // used now; without the right to say so it ages
+    note(LogLevel::debug, file, "found");
+    return value;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound) note(LogLevel::warn, file, error.what());
+    if (error.kind() == ErrorKind::kParse) remove(key);
+  } catch (const std::exception& error) {  // no memory for it
+    note(LogLevel::warn, file, error.what());
+  }
+  return std::nullopt;
+}
+
+void DiskCache::store(const CacheKey& key, std::string_view value) const {
+  const fs::path file = folder_ / key.file_name();
+  if (value.size() + sizeof(Head) > limit_) return note(LogLevel::debug, file, "larger than the limit");
+  try {
+    std::error_code code;
+    if (fs::create_directories(folder_, code)) fs::permissions(folder_, fs::perms::owner_all, code);
+    if (!is_private(folder_)) return note(LogLevel::warn, folder_, "not used: it is not ours alone");
+    const Head head = head_of(key, value);
+    AtomicFile out(file);
+    out.write(std::as_bytes(std::span(&head, 1)));
+    out.write(std::as_bytes(std::span(value)));
+    out.replace();
+    note(LogLevel::debug, file, "stored");
+    trim();
+  } catch (const std::exception& error) {
+    note(LogLevel::warn, file, error.what());
+  }
+}
+
+void DiskCache::remove(const CacheKey& key) const {
+  std::error_code code;
+  fs::remove(folder_ / key.file_name(), code);
+}
+
+void DiskCache::trim() const {
+  std::error_code code;
+  const auto now = fs::file_time_type::clock::now();
+  for (const File& file : files_in(folder_, ".tmp"))
+    if (now - file.used > kAbandoned) fs::remove(file.path, code);
+  std::vector<File> files = files_in(folder_, kEnding);
+  std::uint64_t bytes = 0;
+  for (const File& file : files) bytes += file.bytes;
+  if (bytes <= limit_) return;
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
+  // A tenth more than needed, so that a full cache is not trimmed at every entry; the newest stays.
+  const std::uint64_t goal = limit_ - limit_ / 10;
+  for (std::size_t i = 0; i + 1 < files.size() && bytes > goal; ++i) {
+    note(LogLevel::debug, files[i].path, "removed: over the limit");
+    fs::remove(files[i].path, code);
+    bytes -= files[i].bytes;
+  }
+}
+
+DiskCache::Usage DiskCache::usage() const {
+  Usage usage;
+  for (const File& file : files_in(folder_, kEnding)) usage = {usage.entries + 1, usage.bytes + file.bytes};
+  return usage;
+}
+
+DiskCache::Usage DiskCache::clear() const {
+  Usage removed;
+  for (const File& file : files_in(folder_, kEnding)) {
+    std::error_code code;
+    if (fs::remove(file.path, code)) removed = {removed.entries + 1, removed.bytes + file.bytes};
+  }
+  return removed;
+}
+
+std::optional<DiskCache> disk_cache() {
+  const fs::path folder = cache_folder();
+  if (folder.empty()) return std::nullopt;
+  const std::uint64_t limit = env::whole_number("SYSTOLE_CACHE_LIMIT").value_or(kDefaultLimit);
+  const std::uint64_t least = env::whole_number("SYSTOLE_CACHE_MIN_MS").value_or(kDefaultLeast);
+  constexpr std::uint64_t kDay = 86'400'000;
+  return DiskCache(folder / "compiled", limit, std::chrono::milliseconds(std::min(least, kDay)));
+}
+
+}  // namespace systole::runtime

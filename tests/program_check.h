@@ -21,7 +21,8 @@ using lower::StepKind;
 class Runner {
  public:
   // The memory of inputs and outputs is the caller's; a donated input's is its output's.
-  Runner(const Program& program, std::vector<std::byte*> inputs, std::vector<std::byte*> outputs, std::byte* arena)
+  Runner(const Program& program, std::vector<std::byte*> inputs, std::vector<std::byte*> outputs,
+         std::byte* arena)
       : program_(program), inputs_(std::move(inputs)), outputs_(std::move(outputs)), arena_(arena) {}
 
   void run() {
@@ -52,14 +53,16 @@ class Runner {
     std::map<std::int32_t, BufferId> buffers;
     for (std::size_t i = 0; i < step.inputs.size(); ++i) buffers[graph.inputs()[i]] = step.inputs[i];
     std::vector<std::byte*> out;
-    for (const ir::ValueId v : graph.node(step.region.anchor).operands) out.push_back(memory(buffers.at(v.node)));
+    for (const ir::ValueId v : graph.node(step.region.anchor).operands)
+      out.push_back(memory(buffers.at(v.node)));
     return out;
   }
 
   void start_carries(const Step& step, std::vector<std::byte*>& operands) {
     for (std::size_t k = 0; k < static_cast<std::size_t>(step.carries); ++k) {
       std::byte* const to = memory(step.outputs[k]);
-      if (to != operands[k]) std::memcpy(to, operands[k], static_cast<std::size_t>(info(step.outputs[k]).bytes));
+      if (to != operands[k])
+        std::memcpy(to, operands[k], static_cast<std::size_t>(info(step.outputs[k]).bytes));
       operands[k] = to;
     }
   }
@@ -73,7 +76,8 @@ class Runner {
         start_carries(step, given);
         const Program& body = *step.programs[0];
         const auto carries = static_cast<std::size_t>(step.carries);
-        const auto xs = static_cast<std::size_t>(step.region.graph.node(step.region.anchor).as<ir::ScanAttrs>().xs);
+        const auto xs =
+            static_cast<std::size_t>(step.region.graph.node(step.region.anchor).as<ir::ScanAttrs>().xs);
         for (std::int64_t n = 0; n < step.length; ++n) {
           const std::int64_t i = step.reverse ? step.length - 1 - n : n;
           std::vector<std::byte*> in = given, out;
@@ -92,7 +96,8 @@ class Runner {
         std::vector<std::byte*> given = operands(step);
         start_carries(step, given);
         std::vector<std::byte*> out;
-        for (std::size_t k = 0; k < static_cast<std::size_t>(step.carries); ++k) out.push_back(memory(step.outputs[k]));
+        for (std::size_t k = 0; k < static_cast<std::size_t>(step.carries); ++k)
+          out.push_back(memory(step.outputs[k]));
         for (;;) {
           std::byte go{0};
           Runner(*step.programs[0], given, {&go}, arena).run();
@@ -130,11 +135,14 @@ inline std::vector<Literal> run(const Program& program, std::span<const Literal>
     inputs.push_back(x.mutable_bytes());
   }
   std::vector<Literal> results;
-  for (const BufferId b : program.outputs) results.push_back(Literal(program.buffers[static_cast<std::size_t>(b)].type));
+  for (const BufferId b : program.outputs)
+    results.push_back(Literal(program.buffers[static_cast<std::size_t>(b)].type));
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const BufferInfo& memory = program.buffers[static_cast<std::size_t>(program.memory_of(program.outputs[i]))];
-    outputs.push_back(memory.role == BufferInfo::Role::input ? inputs[static_cast<std::size_t>(memory.position)]
-                                                             : results[i].mutable_bytes());
+    const BufferInfo& memory =
+        program.buffers[static_cast<std::size_t>(program.memory_of(program.outputs[i]))];
+    outputs.push_back(memory.role == BufferInfo::Role::input
+                          ? inputs[static_cast<std::size_t>(memory.position)]
+                          : results[i].mutable_bytes());
   }
   std::vector<std::byte> arena(static_cast<std::size_t>(program.arena_bytes), std::byte{0xab});
   Runner(program, inputs, outputs, arena.data()).run();

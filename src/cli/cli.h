@@ -26,6 +26,7 @@ struct Command {
 Action add_eval(CLI::App& app);
 Action add_fmt(CLI::App& app);
 Action add_export(CLI::App& app);
+Action add_compile(CLI::App& app);
 Action add_ops(CLI::App& app);
 Action add_devices(CLI::App& app);
 Action add_doctor(CLI::App& app);
@@ -37,6 +38,7 @@ inline constexpr Command kCommands[] = {
     {"eval", "Run a graph on arrays from .npy and .npz files", add_eval},
     {"fmt", "Print a graph in its canonical form", add_fmt},
     {"export", "Write a graph in another system's format", add_export},
+    {"compile", "Show the steps, memory and kernels a graph becomes", add_compile},
     {"ops", "List all ops and what each backend supports", add_ops},
     {"devices", "List the devices graphs can run on", add_devices},
     {"doctor", "Check compiler, libraries, drivers and caches", add_doctor},

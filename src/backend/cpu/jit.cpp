@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -15,7 +16,7 @@
 
 #include "base/env.h"
 #include "base/file.h"
-#include "base/log.h"
+#include "codegen/math/math.h"
 #include "runtime/disk_cache.h"
 #include "systole/base/error.h"
 
@@ -182,9 +183,12 @@ std::string compiler_absence() {
 
 std::shared_ptr<const Library> compile_kernels(const std::string& source) {
   if (!compiler()) throw Error(ErrorKind::kUnsupported, "cpu", compiler_absence());
-  std::vector<std::string> flags = {
-      "-std=gnu11",       "-O3", "-fPIC", "-shared", "-w", "-fno-math-errno", "-fno-trapping-math",
-      "-ffp-contract=off"};
+  std::vector<std::string> flags = {"-std=gnu11", "-O3", "-fPIC", "-shared", "-w"};
+  for (std::string_view rest = codegen::math::kCFlags; !rest.empty();) {
+    const std::size_t space = std::min(rest.find(' '), rest.size());
+    flags.emplace_back(rest.substr(0, space));
+    rest.remove_prefix(std::min(space + 1, rest.size()));
+  }
   for (const std::string& flag : isa_flags(instruction_set())) flags.push_back(flag);
   runtime::CacheKey key("cpu");
   key.add(source).add(compiler()->identity);

@@ -454,6 +454,14 @@ TEST(Mesh, WhatWouldDoNothingIsRefused) {
   EXPECT_NE(missed.find("a name like w"), std::string::npos) << missed;
 }
 
+TEST(Mesh, ManyAtTakesNoRuleForItsData) {
+  DeviceMesh mesh("reference", {{"data", 2}});
+  mesh.rule("arg0", {"data"});
+  auto f = compile([](const Tensor& x) { return sum(x); }, mesh);
+  const Tensor rows = reshape(arange(8), {2, 4});
+  error_of(ErrorKind::kInvalidArgument, [&] { f.many_at(rows, ones({8, 3})); });
+}
+
 TEST(Mesh, StarsMeanVariablesAndSplitWhatDivides) {
   DeviceMesh mesh("reference", {{"data", 4}});
   mesh.shard("*");

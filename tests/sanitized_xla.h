@@ -9,7 +9,6 @@
 extern "C" const char* __tsan_default_suppressions() {
   return "called_from_lib:xla_cpu_pjrt.so\n"
          "race:xla_cpu_pjrt.so\n"
-         "race:systole::pjrt::(anonymous namespace)::finish\n"  // the plugin's thread ends an upload
          "mutex:std::condition_variable::wait\n"
          "mutex:register_frame_info_bases\n"
          "deadlock:register_frame_info_bases\n";

@@ -214,10 +214,11 @@ TEST_F(MeshOnXla, OptimizerStateIsSplitWithItsParameter) {
   step(pictures(DType::f32)[0]).eval();
   for (std::size_t i = 0; i < opt.state().size(); ++i) {
     const NamedVariable moment = opt.state()[i];
-    if (moment.name.ends_with("fc1.weight"))
+    if (moment.name.ends_with("fc1.weight")) {
       EXPECT_EQ(parts_of(moment.variable), (Parts{4, 4})) << moment.name;
-    if (moment.name.ends_with("fc2.weight"))
+    } else if (moment.name.ends_with("fc2.weight")) {
       EXPECT_EQ(parts_of(moment.variable), (Parts{1, 4})) << moment.name;
+    }
   }
 }
 

@@ -413,9 +413,19 @@ TEST_F(TpuCheck, figures_that_are_missing_are_named) {
 
 TEST_F(TpuCheck, it_compiles_what_the_command_lists) {
   const Outcome outcome = check("");
-  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.code, 1);  // nothing compiles here
   for (const char* cell : {"small on a:1", "small on b:1", "large on a:1", "large on b:1"})
-    EXPECT_NE(outcome.err.find("no figures of " + std::string(cell)), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.out.find(std::string(cell) + " fails: `"), std::string::npos) << outcome.out;
+}
+
+TEST_F(TpuCheck, what_libtpu_fails_at_is_told_with_its_words) {
+  write("kept", figures("small", "a:1") +
+                    R"({"model": "small", "topology": "b:1", "error": "libtpu crashed"})" + "\n");
+  const Outcome outcome = check(kept() + "small");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_NE(outcome.out.find("| fails |"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("small on b:1 fails: `libtpu crashed`"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("1 programs compiled"), std::string::npos) << outcome.out;
 }
 
 TEST_F(TpuCommand, wrong_words_are_named) {

@@ -6,7 +6,7 @@
 // closed. Included once per program.
 
 #if defined(__SANITIZE_THREAD__)
-extern "C" const char* __tsan_default_suppressions() {
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
   return "called_from_lib:xla_cpu_pjrt.so\n"
          "race:xla_cpu_pjrt.so\n"
          "mutex:std::condition_variable::wait\n"

@@ -22,7 +22,7 @@ class ModelDevice : public testing::TestWithParam<std::string> {
   void SetUp() override {
     ::setenv("SYSTOLE_PLUGIN_PATH", SYSTOLE_SOURCE_DIR "/.deps", 0);
     const DeviceName name = DeviceName::parse(GetParam());
-    const std::string registered = name.plugin.empty() ? name.backend : name.backend + ":" + name.plugin;
+    const std::string registered = name.backend_name();
     const std::vector<std::string> names = runtime::backend_names();
     if (std::find(names.begin(), names.end(), registered) == names.end())
       GTEST_SKIP() << "no plugin " << registered << " on this machine";

@@ -14,7 +14,6 @@
 #include "systole/ir/composite.h"
 #include "systole/ops.h"
 #include "systole/tensor/control.h"
-#include "systole/tensor/random.h"
 #include "tensor/control_body.h"
 #include "tensor/devices.h"
 #include "tensor/evaluate.h"
@@ -125,7 +124,7 @@ struct CompiledFunction::State {
                          {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
     made->types = call.types;
     if (options.mesh) check_mesh(*made, arguments);
-    made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options, Sees::all);
+    made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options, Form::once);
     made->arguments = arguments;
     made->structure = call.arguments.structure;
     made->keys = call.arguments.keys;
@@ -158,28 +157,39 @@ struct CompiledFunction::State {
     return known;
   }
 
+  // Names the first value on another device than `expected`, where the first of all is.
+  [[noreturn]] void refuse_devices(const Specialization& s, std::span<const Tensor> arguments,
+                                   std::uint8_t expected) const {
+    std::string other;
+    const auto look = [&](const Tensor& x, std::string_view what, const auto& which) {
+      const std::uint8_t own = x.record()->device;
+      if (other.empty() && own != kAnyDevice && own != expected)
+        other = fmt::format("{} {} on {}", what, which, device(own).name.to_string());
+    };
+    for (const Frame::Binding& b : s.traced.bound)
+      if (!b.cell->roams) look(b.cell->value, "Variable", b.cell->name);
+    for (std::size_t i = 0; i < arguments.size(); ++i) look(arguments[i], "argument", i);
+    throw Error(ErrorKind::kInvalidArgument, options.name,
+                "Variables and arguments lie on different devices; move them, or name one with "
+                "FunctionOptions::device",
+                "all on " + device(expected).name.to_string(), other);
+  }
+
   std::uint8_t place(const Specialization& s, std::span<const Tensor> arguments) const {
     if (options.mesh) return device_id(options.mesh->device);
     if (!options.device.empty()) return device_id(options.device);
     std::uint8_t found = kAnyDevice;
-    std::string first;
-    const auto look = [&](const Tensor& x, const std::function<std::string()>& what) {
+    bool differ = false;
+    const auto look = [&](const Tensor& x) {
       const std::uint8_t own = x.record()->device;
-      if (own == kAnyDevice || own == found) return;
-      if (found != kAnyDevice)
-        throw Error(ErrorKind::kInvalidArgument, options.name,
-                    "Variables and arguments lie on different devices; name one with FunctionOptions::device",
-                    fmt::format("{} on {}", first, device(found).name.to_string()),
-                    fmt::format("{} on {}", what(), device(own).name.to_string()));
-      found = own;
-      first = what();
+      if (own == kAnyDevice) return;
+      if (found == kAnyDevice) found = own;
+      differ = differ || own != found;
     };
-    const Cell* const key = random::default_key().cell().get();  // goes where it is needed
     for (const Frame::Binding& b : s.traced.bound)
-      if (b.cell.get() != key)
-        look(b.cell->value, [&] { return fmt::format("Variable \"{}\"", b.cell->name); });
-    for (std::size_t i = 0; i < arguments.size(); ++i)
-      look(arguments[i], [&] { return fmt::format("argument {}", i); });
+      if (!b.cell->roams) look(b.cell->value);
+    for (const Tensor& x : arguments) look(x);
+    if (differ) refuse_devices(s, arguments, found);
     if (found != kAnyDevice) return found;
     for (const Tensor& x : s.traced.captures)
       if (found == kAnyDevice) found = x.record()->device;
@@ -340,8 +350,8 @@ Flat CompiledFunction::many(const Call& call) const {
   const std::uint8_t place = state_->place(*s, arguments);
   const Dim steps = types[0].shape[0];
   const auto program = state_->program(*s, {1, steps.value()}, place, [&] {
-    return named(looped(s->traced, types, steps, Sees::entries), s->traced, types.size(), state_->options,
-                 Sees::entries);
+    return named(looped(s->traced, types, steps, Form::entries), s->traced, types.size(), state_->options,
+                 Form::entries);
   });
   return state_->run(*s, *program, arguments, nullptr);
 }
@@ -359,8 +369,8 @@ Flat CompiledFunction::repeat(const Call& call, std::int64_t steps) const {
   const auto program = state_->program(*s, {3, steps}, place, [&] {
     std::vector<Type> types;
     for (const Tensor& x : call.arguments.tensors) types.push_back(x.type());
-    return named(looped(s->traced, types, steps, Sees::all), s->traced, types.size(), state_->options,
-                 Sees::all);
+    return named(looped(s->traced, types, steps, Form::all), s->traced, types.size(), state_->options,
+                 Form::all);
   });
   return state_->run(*s, *program, call.arguments.tensors, nullptr);
 }
@@ -403,8 +413,8 @@ Flat CompiledFunction::many_at(const Call& call, const Tensor& indices) const {
   if (state_->options.mesh) refuse_argument_rules(*state_->options.mesh);
   const std::uint8_t place = state_->place(*s, data.tensors);
   const auto program = state_->program(*s, form, place, [&] {
-    return named(looped(s->traced, types, index.shape[0], Sees::rows, &index), s->traced, types.size(),
-                 state_->options, Sees::rows);
+    return named(looped(s->traced, types, index.shape[0], Form::rows, &index), s->traced, types.size(),
+                 state_->options, Form::rows);
   });
   return state_->run(*s, *program, data.tensors, &indices);
 }

@@ -16,8 +16,6 @@ namespace systole::recording {
 
 namespace {
 
-constexpr const char* kLooped = "looped";  // a graph whose results have an axis of steps before their own
-
 // The value under a sharding; one that has another is passed on under the new one.
 ir::Value under(ir::Graph& graph, const ir::Value& value, const ir::Sharding& sharding) {
   const ir::Node& node = graph.node(value.id().node);
@@ -33,13 +31,13 @@ ir::Value under(ir::Graph& graph, const ir::Value& value, const ir::Sharding& sh
 }  // namespace
 
 ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t arguments,
-                const FunctionOptions& options, Sees sees) {
+                const FunctionOptions& options, Form form) {
   ir::Graph out(options.name);
   if (options.mesh) out.set_mesh(grid(*options.mesh));
   const auto sharding = [&](std::size_t i) -> ir::Sharding {
     const Type& type = graph.input_type(i);
-    const bool rows = sees == Sees::rows;
-    if (i < arguments && !rows) return argument_sharding(*options.mesh, i, type, sees == Sees::entries);
+    const bool rows = form == Form::rows;
+    if (i < arguments && !rows) return argument_sharding(*options.mesh, i, type, form == Form::entries);
     if (rows && i + 1 == graph.inputs().size()) return batch_sharding(*options.mesh, "indices", type, 1);
     if (i >= arguments && i < arguments + traced.bound.size())
       return variable_sharding(*options.mesh, traced.bound[i - arguments].cell->name, type);
@@ -75,7 +73,7 @@ ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t argume
   if (options.mesh) {
     const std::size_t results = traced.results.tensors.size();
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const std::size_t lead = graph.name() == kLooped ? 1 : 0;
+      const std::size_t lead = form == Form::once ? 0 : 1;
       ir::Sharding wanted =
           k < results ? result_sharding(*options.mesh, k, outputs[k].type(), lead)
                       : ir::Sharding{std::vector<ir::MeshAxisNames>(outputs[k].type().shape.size())};
@@ -88,19 +86,19 @@ ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t argume
   return out;
 }
 
-ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim length, Sees sees,
+ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim length, Form form,
                  const Type* indices) {
   const std::size_t count = arguments.size(), results = traced.results.tensors.size();
   const Signature signature(traced, count);
-  ir::Graph graph(kLooped);
+  ir::Graph graph;
   ir::Values inputs;
   for (const Type& type : arguments) inputs.push_back(graph.input({}, type));
   for (std::size_t i = count; i < traced.graph.inputs().size(); ++i)
     inputs.push_back(graph.input({}, traced.graph.input_type(i)));
   ir::Values carries, xs, constants;
   for (std::size_t i : signature.carried) carries.push_back(inputs[i]);
-  if (sees == Sees::rows) xs.push_back(graph.input({}, *indices));
-  for (std::size_t i = 0; i < count; ++i) (sees == Sees::entries ? xs : constants).push_back(inputs[i]);
+  if (form == Form::rows) xs.push_back(graph.input({}, *indices));
+  for (std::size_t i = 0; i < count; ++i) (form == Form::entries ? xs : constants).push_back(inputs[i]);
   for (std::size_t i : signature.constant) constants.push_back(inputs[i]);
 
   std::vector<Type> types;
@@ -113,7 +111,7 @@ ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim leng
   ir::Values given(traced.graph.inputs().size());
   std::size_t next = 0;
   for (std::size_t i : signature.carried) given[i] = x[next++];
-  if (sees == Sees::rows) {
+  if (form == Form::rows) {
     const ir::Value rows = x[next++];
     for (std::size_t i = 0; i < count; ++i) given[i] = ops::take(x[next++], rows, 0);
   } else {

@@ -118,7 +118,7 @@ class RandomGraphsTest : public Conformance {
 
 runtime::Backend* available(const std::string& device, std::string& reason) {
   const DeviceName name = DeviceName::parse(device);
-  const std::string registered = name.plugin.empty() ? name.backend : name.backend + ":" + name.plugin;
+  const std::string registered = name.backend_name();
   const std::vector<std::string> names = runtime::backend_names();
   if (std::find(names.begin(), names.end(), registered) == names.end()) {
     reason = fmt::format("no plugin {} on this machine", registered);  // CMakeLists.txt knows the words

@@ -4,22 +4,8 @@
 set -uo pipefail
 source=$1 part=$2
 script=$source/scripts/cloud-tpu
-home=$(mktemp -d)
-trap 'rm -rf "$home"' EXIT
-mkdir "$home/bin"
-log=$home/log
-: >"$log"
-
-fail() {
-  echo "FAILED: $*"
-  echo "-- log:"
-  cat "$log"
-  exit 1
-}
-tool() {  # a name and its body
-  printf '#!/bin/bash\n%s\n' "$2" >"$home/bin/$1"
-  chmod +x "$home/bin/$1"
-}
+# shellcheck source=pretended.sh
+. "$(dirname "$0")/pretended.sh"
 # shellcheck disable=SC2016
 tool gcloud 'echo "gcloud $*" | head -1 >>"$HOME/log"
 case $4 in

@@ -3,22 +3,11 @@
 # down what it is told. Plugins are fetched once, a failure is not tried again within the hour.
 set -uo pipefail
 source=$1
-home=$(mktemp -d)
-trap 'rm -rf "$home"' EXIT
-mkdir "$home/bin" "$home/scripts"
+# shellcheck source=pretended.sh
+. "$(dirname "$0")/pretended.sh"
+mkdir "$home/scripts"
 cp "$source/scripts/setup" "$source/scripts/plugins.txt" "$home/scripts"
-log=$home/log
 
-fail() {
-  echo "FAILED: $*"
-  echo "-- log:"
-  cat "$log"
-  exit 1
-}
-tool() {  # a name and its body
-  printf '#!/bin/bash\n%s\n' "$2" >"$home/bin/$1"
-  chmod +x "$home/bin/$1"
-}
 # shellcheck disable=SC2016
 tool dpkg-query 'shift 3; echo "packages $*" >>"$LOG"; for name; do echo "ii $name 1-1"; done'
 for present in apt-get c++ cmake ninja; do tool $present ''; done

@@ -221,6 +221,16 @@ Client::Client(const PluginSpec& spec)
   stored_ = std::make_unique<const StoredPrograms>(api(), std::move(maker));
 }
 
+PJRT_Program as_program(const std::string& stablehlo) {
+  constexpr std::string_view kFormat = "mlir";
+  PJRT_Program program{PJRT_Program_STRUCT_SIZE};
+  program.code = const_cast<char*>(stablehlo.data());  // read only
+  program.code_size = stablehlo.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  return program;
+}
+
 LoadedExecutable Client::compile(const std::string& stablehlo, const Layout& layout) const {
   const std::string options = compile_options(layout);
   return stored_->find_or_compile(client_.get(), stablehlo, options,
@@ -228,12 +238,7 @@ LoadedExecutable Client::compile(const std::string& stablehlo, const Layout& lay
 }
 
 LoadedExecutable Client::compile_now(const std::string& stablehlo, const std::string& options) const {
-  constexpr std::string_view kFormat = "mlir";
-  PJRT_Program program{PJRT_Program_STRUCT_SIZE};
-  program.code = const_cast<char*>(stablehlo.data());  // read only
-  program.code_size = stablehlo.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
+  PJRT_Program program = as_program(stablehlo);
   SYSTOLE_PJRT_ARGS(PJRT_Client_Compile, args);
   args.client = client_.get();
   args.program = &program;

@@ -78,7 +78,7 @@ const ir::Sharding* sharding_of(const Graph& graph, ir::ValueId value) {
 class PjrtBackend final : public Backend {
  public:
   PjrtBackend(std::shared_ptr<Slot> slot, DeviceName name) : slot_(std::move(slot)), name_(std::move(name)) {
-    text_ = name_.plugin.empty() ? name_.backend : name_.backend + ":" + name_.plugin;
+    text_ = name_.backend_name();
   }
   std::string_view name() const override { return text_; }
 

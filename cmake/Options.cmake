@@ -38,5 +38,7 @@ if(CCACHE)
 endif()
 find_program(MOLD mold)
 if(MOLD)
-  target_link_options(systole_settings INTERFACE -fuse-ld=mold)
+  # mold 1.10 may begin the read-only-after-relocation part in a page that is not there, when a small thread-local
+  # variable stands before it; such a program does not start.
+  target_link_options(systole_settings INTERFACE -fuse-ld=mold -Wl,-z,norelro)
 endif()

@@ -147,6 +147,27 @@ TEST_F(DiskCaches, AFolderThatOthersMayWriteToIsNotUsed) {
   EXPECT_EQ(cache().find(key("a")), std::nullopt);
   cache().store(key("b"), "value");
   EXPECT_FALSE(fs::exists(file(key("b"))));
+  EXPECT_EQ(cache().refusal(), "others may write to " + (folder_ / "cache").string());
+  fs::permissions(folder_ / "cache", fs::perms::owner_all);
+  EXPECT_EQ(cache().refusal(), "");
+}
+
+TEST_F(DiskCaches, WhyAFolderIsNotUsedIsSaidBeforeItIsMade) {
+  EXPECT_EQ(cache().refusal(), "");
+  EXPECT_EQ(DiskCache(folder_ / "a/b/c", 1 << 20).refusal(), "");
+  EXPECT_EQ(DiskCache("relative", 1 << 20).refusal(), "");
+  overwrite(folder_ / "file", "a file");
+  const std::string reason = (folder_ / "file").string() + " is not a folder";
+  EXPECT_EQ(DiskCache(folder_ / "file", 1 << 20).refusal(), reason);
+  EXPECT_EQ(DiskCache(folder_ / "file/compiled", 1 << 20).refusal(), reason);
+  fs::create_directory_symlink(folder_ / "nowhere", folder_ / "link");
+  EXPECT_NE(DiskCache(folder_ / "link", 1 << 20).refusal(), "");
+  EXPECT_NE(DiskCache(folder_ / "link/compiled", 1 << 20).refusal(), "");
+  if (::geteuid() != 0) return;  // who may not give a folder away
+  fs::create_directory(folder_ / "given");
+  ASSERT_EQ(::chown((folder_ / "given").c_str(), 1, 1), 0);
+  EXPECT_EQ(DiskCache(folder_ / "given", 1 << 20).refusal(),
+            (folder_ / "given").string() + " belongs to another user");
 }
 
 TEST_F(DiskCaches, OverTheLimitWhatWasUsedLongestAgoGoes) {
@@ -244,8 +265,20 @@ TEST_F(DiskCaches, VariablesNameTheFolderTheLimitAndTheSwitch) {
   variables.set("SYSTOLE_CACHE_MIN_MS", "0");
   EXPECT_EQ(disk_cache()->limit(), 1000u);
   EXPECT_TRUE(disk_cache()->is_worth(0ms));
-  variables.set("SYSTOLE_CACHE_LIMIT", "4G");
-  EXPECT_THROW(disk_cache(), Error);
+  const std::pair<const char*, std::uint64_t> sizes[] = {{"0", 0},
+                                                         {"3K", 3072},
+                                                         {"500M", 524288000},
+                                                         {"4G", 4294967296},
+                                                         {"18446744073709551615", ~std::uint64_t{0}}};
+  for (const auto& [text, bytes] : sizes) {
+    variables.set("SYSTOLE_CACHE_LIMIT", text);
+    EXPECT_EQ(disk_cache()->limit(), bytes) << text;
+  }
+  for (const char* wrong :
+       {"G", "4 G", "4GB", "4g ", "-1", "-1K", "1.5G", "18446744073709551616", "17179869184G"}) {
+    variables.set("SYSTOLE_CACHE_LIMIT", wrong);
+    EXPECT_THROW(disk_cache(), Error) << wrong;
+  }
   variables.set("SYSTOLE_CACHE", "0");
   EXPECT_EQ(cache_folder(), "");
   EXPECT_FALSE(disk_cache().has_value());

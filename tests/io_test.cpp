@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "io/crc32.h"
+#include "sanitized.h"
 #include "scratch_folder.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
@@ -28,14 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Bytes = std::vector<std::byte>;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
 
 fs::path data(std::string_view name) { return fs::path(SYSTOLE_TEST_DATA) / name; }
 

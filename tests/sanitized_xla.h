@@ -6,10 +6,9 @@
 // closed. Included once per program.
 
 #if defined(__SANITIZE_THREAD__)
-extern "C" const char* __tsan_default_suppressions() {
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
   return "called_from_lib:xla_cpu_pjrt.so\n"
          "race:xla_cpu_pjrt.so\n"
-         "race:systole::pjrt::(anonymous namespace)::finish\n"  // the plugin's thread ends an upload
          "mutex:std::condition_variable::wait\n"
          "mutex:register_frame_info_bases\n"
          "deadlock:register_frame_info_bases\n";

@@ -22,6 +22,7 @@ TEST(TpuWork, sizes_that_fill_the_unit_waste_nothing) {
 )");
   EXPECT_EQ(work.flops(), 2.0 * 48 * 256 * 128);
   EXPECT_EQ(work.flops_of(DType::bf16), work.flops());
+  EXPECT_EQ(work.repeated_flops(), 0);
   EXPECT_TRUE(work.waste().empty());
   EXPECT_TRUE(work.advice(runtime::Math::f32).empty());
 }
@@ -77,10 +78,36 @@ graph @g(%h: bf16[16,128], %w: bf16[128,96]) {
 }
 )");
   EXPECT_EQ(work.flops(), 20 * 2.0 * 16 * 128 * 96);
+  EXPECT_EQ(work.repeated_flops(), 19 * 2.0 * 16 * 128 * 96);
   ASSERT_EQ(work.waste().size(), 1u);
   EXPECT_EQ(work.waste()[0].count, 20);
   // 16·128·128 against 128·128·96: 16 rows of two bytes are a tile.
   EXPECT_NEAR(work.waste()[0].padded_flops, 20 * 2.0 * 16 * 128 * 128, 1e-3);
+}
+
+// The inner product runs 5·4 times of which a compiler that counts bodies once sees one, the outer one 5.
+TEST(TpuWork, rounds_of_nested_loops_after_the_first_are_known) {
+  const Work work = work_of_text(R"(graph @inner(%h: bf16[16,128], %w: bf16[128,128]) {
+  %y = dot_general(%h, %w) {a_contract=[1], b_contract=[0]}
+  return %y
+}
+
+graph @outer(%h: bf16[16,128], %w: bf16[128,128]) {
+  %i = scan(%h, %w) {length=4, carries=1} @inner
+  %y = dot_general(%i, %w) {a_contract=[1], b_contract=[0]}
+  return %y
+}
+
+graph @g(%h: bf16[16,128], %w: bf16[128,128]) {
+  %o = scan(%h, %w) {length=5, carries=1} @outer
+  %none = scan(%o, %w) {length=0, carries=1} @inner
+  %y = dot_general(%none, %w) {a_contract=[1], b_contract=[0]}
+  return %y
+}
+)");
+  constexpr double kOne = 2.0 * 16 * 128 * 128;
+  EXPECT_EQ(work.flops(), (20 + 5 + 1) * kOne);
+  EXPECT_EQ(work.repeated_flops(), (19 + 4) * kOne);
 }
 
 // 8 places under 3 taps meet 8·3 - 2 elements along each axis: the rest is padding.

@@ -31,6 +31,7 @@ struct SYSTOLE_API DeviceName {
   int ordinal = 0;
   static DeviceName parse(std::string_view text);  // throws kInvalidArgument for text of another form
   std::string to_string() const;                   // parse() gives the same name back
+  std::string backend_name() const;                // as registered: "cpu", "pjrt:NAME"
   bool operator==(const DeviceName&) const = default;
 };
 

@@ -8,8 +8,6 @@ namespace {
 
 using ir::Op;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 // The major dimension of each group of dimensions that hold the same elements keeps its split.
 Parts reshaped(const Type& from, const Parts& parts, const Type& to) {
   Parts result = whole(to);
@@ -31,9 +29,6 @@ Parts reshaped(const Type& from, const Parts& parts, const Type& to) {
 }
 
 Parts through_dot(const ir::DotAttrs& dot, const std::vector<Parts>& operands) {
-  const auto is_in = [](const Ints& list, std::size_t axis) {
-    return std::find(list.begin(), list.end(), static_cast<std::int64_t>(axis)) != list.end();
-  };
   const Parts &a = operands[0], &b = operands[1];
   Parts result;
   for (std::size_t i = 0; i < dot.a_batch.size(); ++i)
@@ -49,9 +44,7 @@ Parts through_dot(const ir::DotAttrs& dot, const std::vector<Parts>& operands) {
 Parts through_gather(const ir::GatherAttrs& gather, const Parts& indices, Parts result) {
   std::size_t axis = 0;
   for (std::size_t i = 0; i < result.size(); ++i) {
-    if (std::find(gather.offset_axes.begin(), gather.offset_axes.end(), static_cast<std::int64_t>(i)) !=
-        gather.offset_axes.end())
-      continue;
+    if (is_in(gather.offset_axes, i)) continue;
     if (static_cast<std::int64_t>(axis) == gather.index_vector_axis) ++axis;
     if (axis < indices.size()) result[i] = indices[axis++];
   }
@@ -107,8 +100,7 @@ Parts parts_through(const ir::Graph& graph, const ir::Node& node, const std::vec
       const Ints& axes = node.as<ir::ReduceAttrs>().axes;
       std::size_t kept = 0;
       for (std::size_t i = 0; i < operands[0].size(); ++i)
-        if (std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(i)) == axes.end())
-          result[kept++] = operands[0][i];
+        if (!is_in(axes, i)) result[kept++] = operands[0][i];
       return result;
     }
     case Op::arg_reduce: {

@@ -4,6 +4,9 @@
 // inputs followed through the ops. Where an op mixes dimensions the split is given up, so that sizes are
 // never taken for smaller than they are.
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -13,6 +16,11 @@
 namespace systole::tpu {
 
 using Parts = Ints;  // for each dimension, the number of devices that share it
+
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+inline bool is_in(const Ints& axes, std::size_t axis) {
+  return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(axis)) != axes.end();
+}
 
 Parts whole(const Type& type);
 // The larger of the two for every dimension.

@@ -69,7 +69,7 @@ Topology by_name(std::string_view name) {
     const auto [rest, code] = std::from_chars(at, end, size);
     good = code == std::errc() && size > 0 && size <= kMostDevices && chips <= kMostDevices &&
            (rest == end || (*rest == 'x' && rest + 1 != end));
-    chips *= size;
+    if (good) chips *= size;
     at = rest == end ? end : rest + 1;
   }
   if (!good || chips * chip.devices > kMostDevices)
@@ -155,10 +155,12 @@ void check_mesh(const ir::Graph& graph, const Topology& topology) {
 // How many times a contraction in full f32 passes the matrix unit, which multiplies bf16 numbers.
 constexpr double kPassesOfF32 = 6;
 
-// The time for FLOPs and bytes at the chip's peaks; f32 contractions pass several times.
+// The time for FLOPs and bytes at the chip's peaks; f32 contractions pass several times. Of contractions that
+// the compiler made smaller the same share is f32.
 double roofline(const Report& report, const Work& work, runtime::Math math) {
   const double again = math == runtime::Math::f32 ? kPassesOfF32 - 1 : 0,
-               passes = report.flops + again * work.flops_of(DType::f32);
+               done = work.flops() > report.flops ? report.flops / work.flops() : 1,
+               passes = report.flops + again * done * work.flops_of(DType::f32);
   return std::max(passes / report.topology.bf16_flops,
                   report.bytes_accessed / report.topology.hbm_bytes_per_s);
 }
@@ -228,8 +230,8 @@ Report compile(const ir::Graph& graph, std::string_view name) {
   report.alias_bytes = facts.alias_bytes;
   report.temporary_bytes = facts.temporary_bytes;
   report.code_bytes = facts.code_bytes;
-  report.loops_once = work.flops() > facts.flops;
-  report.flops = std::max(facts.flops, work.flops());
+  report.loops_once = work.repeated_flops() > 0;
+  report.flops = facts.flops + work.repeated_flops();
   report.bytes_accessed = facts.bytes_accessed;
   // The compiler's time is a sum in which each op it knows nothing of counts -1 second.
   report.untimed_ops = static_cast<int>(-std::min(std::floor(facts.optimal_seconds), 0.0));

@@ -15,14 +15,8 @@ using ir::Graph;
 using ir::Node;
 using ir::Op;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 std::int64_t local(const Type& type, const Parts& parts, std::size_t axis) {
   return (type.shape[axis].value() + parts[axis] - 1) / parts[axis];
-}
-
-bool is_in(const Ints& list, std::size_t axis) {
-  return std::find(list.begin(), list.end(), static_cast<std::int64_t>(axis)) != list.end();
 }
 
 Work::Sizes dot_sizes(const Graph& graph, const Node& node, const Parts& a_parts, const Parts& b_parts) {
@@ -245,6 +239,7 @@ void Work::add(const std::string& where, DType dtype, const Sizes& sizes, double
                                 padded(s.size, s.tile));
   }
   by_dtype_[dtype] += times * sizes.flops;
+  repeated_flops_ += std::max(times - 1, 0.0) * sizes.flops;
   Waste& waste = by_place_[where];
   if (waste.where.empty()) {
     waste.where = where;

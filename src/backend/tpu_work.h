@@ -17,7 +17,9 @@ class Work {
  public:
   double flops() const;                // of contractions
   double flops_of(DType dtype) const;  // … of operands of this dtype
-  std::vector<Waste> waste() const;    // those that are padded, the largest first
+  // … of all rounds of loops but the first, which is what a compiler leaves out that counts bodies once.
+  double repeated_flops() const { return repeated_flops_; }
+  std::vector<Waste> waste() const;  // those that are padded, the largest first
   std::vector<std::string> advice(runtime::Math math) const;
 
   // One contraction, run `times` times: a product of `groups` M×K by K×N.
@@ -32,6 +34,7 @@ class Work {
  private:
   std::map<std::string, Waste> by_place_;
   std::map<DType, double> by_dtype_;
+  double repeated_flops_ = 0;
   DTypeSet seen_;
 };
 

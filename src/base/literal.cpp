@@ -1,6 +1,7 @@
 #include "systole/base/literal.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -108,6 +109,10 @@ std::byte* Literal::mutable_bytes() {
     if (byte_size() != 0) std::memcpy(fresh.get(), data_.get(), byte_size());
     data_ = std::move(fresh);
     owned_ = true;
+  } else {
+#if !defined(__SANITIZE_THREAD__)                         // which knows no fences
+    std::atomic_thread_fence(std::memory_order_acquire);  // the reads of those who let go come first
+#endif
   }
   return data_.get();
 }

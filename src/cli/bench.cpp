@@ -9,7 +9,6 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -114,7 +113,7 @@ class Runner {
   Runner(Task task, const Options& options) : task_(std::move(task)), effort_(effort(options)) {
     // What is f32 in a bf16 model may be rounded too.
     const bool tf32 = task_.work.dtype == "tf32" || (task_.work.dtype == "bf16" && on_accelerator());
-    ::setenv("SYSTOLE_MATH", tf32 ? "tf32" : "f32", 1);
+    task_.work.math = tf32 ? runtime::Math::tf32 : runtime::Math::f32;
     const auto start = std::chrono::steady_clock::now();
     prepared_ = bench::prepare(task_.work, task_.mode);
     warmup_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

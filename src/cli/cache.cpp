@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "cli/cli.h"
 #include "cli/terminal.h"
@@ -31,6 +32,8 @@ int show(bool clear) {
   else
     put(fmt::format("{}: {} of {}\n", folder, described(cache->usage()),
                     size_text(static_cast<double>(cache->limit()))));
+  if (const std::string reason = cache->refusal(); !reason.empty())
+    put(fmt::format("not used: {}\n", reason));
   return 0;
 }
 
@@ -40,8 +43,8 @@ Action add_cache(CLI::App& app) {
   auto clear = std::make_shared<bool>(false);
   app.add_flag("--clear", *clear, "remove them all");
   app.footer(
-      "SYSTOLE_CACHE_DIR names the folder, SYSTOLE_CACHE_LIMIT its size in bytes (4 GiB when\n"
-      "unset; what was used longest ago goes first), and SYSTOLE_CACHE=0 turns it off.");
+      "SYSTOLE_CACHE_DIR names the folder, SYSTOLE_CACHE_LIMIT its size (bytes, or 500M, 4G;\n"
+      "4 GiB when unset; what was used longest ago goes first), and SYSTOLE_CACHE=0 turns it off.");
   return [clear] { return show(*clear); };
 }
 

@@ -2,7 +2,6 @@
 // give) or FAIL (broken); what is not ok comes with its repair. Only a FAIL makes the exit code 1.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -21,6 +20,10 @@
 #include "systole/base/error.h"
 #include "systole/ir/graph.h"
 #include "systole/runtime.h"
+
+#ifdef SYSTOLE_HAVE_PJRT
+#include "backend/pjrt/discovery.h"
+#endif
 
 #ifdef SYSTOLE_HAVE_ZLIB
 #include <zlib.h>
@@ -116,61 +119,83 @@ void check_drivers(Report& report) {
   }
 }
 
-void check_plugin(Report& report, const std::string& variable, const std::string& path) {
-  if (const Probe plugin = probe_library(path, "GetPjrtApi"); plugin.ok)
-    report.ok(fmt::format("{} ({})", path, variable));
-  else
-    report.fail(fmt::format("{}: {}", variable, plugin.detail),
-                fmt::format("set {} to a PJRT plugin for this machine, or unset it", variable));
+#ifdef SYSTOLE_HAVE_PJRT
+
+// What a plugin that is not broken may lack; empty when it should start.
+std::string missing_hardware(const pjrt::PluginSpec& spec) {
+  if (spec.name == "tpu" && !pjrt::has_tpu()) return "this machine has no TPU";
+  if (spec.name.starts_with("cuda") && !probe_library("libcuda.so.1", "cuInit").ok)
+    return "this machine has no NVIDIA driver";
+  return {};
+}
+
+// Starts the plugin as a program would: in a child first, which may hang or abort.
+void check_plugin(Report& report, const pjrt::PluginSpec& spec) {
+  const std::string name = "pjrt:" + spec.name;
+  const std::string file = fmt::format("{}: {} ({})", name, spec.library.string(), spec.source);
+  if (const std::string lack = missing_hardware(spec); !lack.empty())
+    return report.missing(fmt::format("{}: {}", file, lack),
+                          spec.name == "tpu"
+                              ? "run on one with scripts/cloud-tpu; `systole tpu` compiles for one here"
+                              : "only for its devices: install the driver");
+  std::string reason;
+  try {
+    runtime::Backend& backend = runtime::backend(name);
+    const std::size_t devices = backend.devices().size();
+    if (devices > 0) return report.ok(fmt::format("{}, {} device{}", file, devices, devices == 1 ? "" : "s"));
+    reason = backend.unavailable_reason();
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  report.fail(fmt::format("{}: {}", file, reason),
+              "put a plugin for this machine in its place, or remove it from there");
 }
 
 void check_plugins(Report& report) {
   report.section("PJRT plugins");
-  const char* const single = "SYSTOLE_PJRT_PLUGIN";
   const char* const list = "PJRT_NAMES_AND_LIBRARY_PATHS";
-  const std::optional<std::string> path = env::text(single), paths = env::text(list);
-  if (path) check_plugin(report, single, *path);
-  // NAME:PATH, separated by commas.
+  const std::optional<std::string> paths = env::text(list);
   for (std::string_view rest = paths ? *paths : std::string_view(); !rest.empty();) {
     const std::string_view entry = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
-    if (const std::size_t colon = entry.find(':'); colon != std::string_view::npos)
-      check_plugin(report, list, std::string(entry.substr(colon + 1)));
-    else
+    if (entry.find(':') == std::string_view::npos)
       report.fail(fmt::format("{}: '{}' is not NAME:PATH", list, entry), "separate entries with commas");
   }
-  if (!path && !paths)
-    report.missing("no plugin is named",
-                   fmt::format("only for tpu and pjrt devices: set {} to the plugin's path", single));
+  const std::vector<pjrt::PluginSpec> found = pjrt::discover();
+  for (const pjrt::PluginSpec& spec : found) check_plugin(report, spec);
+  if (found.empty())
+    report.missing(
+        "no plugin is found",
+        "only for tpu and pjrt devices: scripts/setup fetches two, or set SYSTOLE_PJRT_PLUGIN to the "
+        "path of one");
 }
+
+#else
+
+void check_plugins(Report& report) {
+  report.section("PJRT plugins");
+  report.missing("this build takes none: pjrt_c_api.h was not found",
+                 "only for tpu and pjrt devices: scripts/setup, then build again");
+}
+
+#endif
 
 void check_cache(Report& report) try {
   report.section("cache of compiled code");
-  const fs::path folder = runtime::cache_folder();
+  const std::string folder = runtime::cache_folder().string();
   const std::string repair = "set SYSTOLE_CACHE_DIR to a folder of your own";
   if (!env::flag("SYSTOLE_CACHE", true))
     return report.missing("turned off by SYSTOLE_CACHE: every process compiles anew", "unset SYSTOLE_CACHE");
   if (folder.empty()) return report.missing("no folder: neither SYSTOLE_CACHE_DIR nor HOME is set", repair);
+  const runtime::DiskCache cache = *runtime::disk_cache();
+  if (const std::string reason = cache.refusal(); !reason.empty())
+    return report.fail(reason, fmt::format("make it writable for you alone, or {}", repair));
   std::error_code code;
-  if (fs::exists(folder, code)) {
-    if (!fs::is_directory(folder, code))
-      return report.fail(fmt::format("{} is not a folder", folder.string()), repair);
-    if (::access(folder.c_str(), W_OK | X_OK) != 0)
-      return report.fail(fmt::format("{} is not writable", folder.string()), repair);
-    const runtime::DiskCache cache = *runtime::disk_cache();
-    const runtime::DiskCache::Usage usage = cache.usage();
-    return report.ok(fmt::format("{}: {} compiled program{}, {} of {}", folder.string(), usage.entries,
-                                 usage.entries == 1 ? "" : "s", size_text(static_cast<double>(usage.bytes)),
-                                 size_text(static_cast<double>(cache.limit()))));
-  }
-  fs::path parent = folder;
-  while (!parent.empty() && !fs::exists(parent, code) && parent != parent.parent_path())
-    parent = parent.parent_path();
-  if (::access(parent.empty() ? "." : parent.c_str(), W_OK | X_OK) == 0)
-    report.ok(fmt::format("{}: made when first needed", folder.string()));
-  else
-    report.fail(fmt::format("{} cannot be made: {} is not writable", folder.string(), parent.string()),
-                repair);
+  if (!fs::exists(folder, code)) return report.ok(fmt::format("{}: made when first needed", folder));
+  const runtime::DiskCache::Usage usage = cache.usage();
+  report.ok(fmt::format("{}: {} compiled program{}, {} of {}", folder, usage.entries,
+                        usage.entries == 1 ? "" : "s", size_text(static_cast<double>(usage.bytes)),
+                        size_text(static_cast<double>(cache.limit()))));
 } catch (const Error& error) {  // of a variable
   report.fail(error.what(), "correct the variable, or unset it");
 }
@@ -202,7 +227,7 @@ void check_backends(Report& report) {
       runtime::Backend& backend = runtime::backend(name);
       const std::vector<runtime::DeviceInfo> devices = backend.devices();
       if (devices.empty()) {
-        report.missing(fmt::format("{}: {}", name, backend.unavailable_reason()), "see the sections above");
+        report.note(fmt::format("{}: no device: {}", name, backend.unavailable_reason()));
         continue;
       }
       for (const runtime::DeviceInfo& device : devices) {
@@ -211,7 +236,9 @@ void check_backends(Report& report) {
       }
     } catch (const Error& error) {
       report.fail(fmt::format("{}: {}", name, error.what()),
-                  "build again with `make clean build`; if it stays, report it");
+                  name == "reference"
+                      ? "build again with `make clean build`; if it stays, report it"
+                      : "try another version of its plugin or driver; if it stays, report it");
     }
   }
 }

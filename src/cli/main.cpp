@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "cli/child_commands.h"
 #include "cli/cli.h"
-#include "cli/pjrt_probe.h"
 #include "cli/terminal.h"
 #include "systole/base/error.h"
 
@@ -125,6 +125,6 @@ int main(int argc, char** argv) {
   // A reader that closes the pipe early (`systole ops | head`) ends the command quietly, whatever the parent
   // had set.
   std::signal(SIGPIPE, SIG_DFL);
-  systole::cli::probe_when_asked(argc, argv);
+  systole::cli::run_child_command(argc, argv);
   return systole::cli::run_guarded(argc, argv);
 }

@@ -8,9 +8,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -43,22 +46,25 @@ struct Model {
 };
 constexpr Model kModels[] = {{"mlp", "mlp", 512},
                              {"keras-cnn", "cnn2", 512},
-                             {"resnet50", "resnet50", 256},
                              {"lstm", "lstm", 64},
-                             {"gpt2", "gpt", 16}};
+                             {"gpt2", "gpt", 16},
+                             {"resnet50", "resnet50", 256}};
+
+std::string model_names() {
+  std::vector<std::string_view> names;
+  for (const Model& model : kModels) names.push_back(model.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 bool is_file(const std::string& model) {
   return model == "-" || std::filesystem::path(model).extension() == ".sir";
 }
 
 const Model& find_model(const std::string& name) {
-  std::vector<std::string_view> names;
-  for (const Model& model : kModels) {
+  for (const Model& model : kModels)
     if (model.name == name) return model;
-    names.push_back(model.name);
-  }
-  throw UsageError(fmt::format("there is no model {}; they are {}, or a file that ends in .sir", name,
-                               fmt::join(names, ", ")));
+  throw UsageError(
+      fmt::format("there is no model {}; they are {}, or a file that ends in .sir", name, model_names()));
 }
 
 bench::Workload workload_of(const Options& options) {
@@ -106,36 +112,73 @@ void show_progress(const std::string& text) {
   if (::isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\x1b[K{}", text);
 }
 
-TpuResult compile_file(const Options& options, const std::string& topology) {
-  return {options.model, {}, options.batch, tpu::compile(read_graph(options), topology)};
+// All that can be said before minutes of work.
+std::vector<tpu::Topology> checked_topologies(const Options& options) {
+  const std::int64_t batch = is_file(options.model) ? 0 : workload_of(options).batch;
+  std::vector<tpu::Topology> topologies;
+  for (const std::string& name : options.topologies) {
+    topologies.push_back(tpu::topology(name));
+    check_batch(batch, topologies.back());
+  }
+  if (!options.out.empty()) const AtomicFile can_be_written(options.out);
+  return topologies;
 }
 
-TpuResult compile_model(const Options& options, const std::string& name) {
+// `file`: the graph when the model is one.
+TpuResult compile_for(const Options& options, const std::optional<ir::Graph>& file,
+                      const tpu::Topology& topology) {
+  if (file) return {options.model, {}, options.batch, tpu::compile(*file, topology.name)};
   const bench::Workload work = workload_of(options);
-  const tpu::Topology topology = tpu::topology(name);
-  check_batch(work.batch, topology);
   const ir::Graph graph = bench::step_graph(work, DeviceMesh("reference", {{"data", topology.devices}}));
-  return {options.model, work.dtype == "fp32" ? "f32" : "bf16", work.batch, tpu::compile(graph, name)};
+  return {options.model, work.dtype == "fp32" ? "f32" : "bf16", work.batch,
+          tpu::compile(graph, topology.name)};
 }
+
+// Why some topologies have no figures; one reason for several is told once.
+class Failures {
+ public:
+  void add(const std::string& topology, const Error& error) {
+    if (all_.empty()) kind_ = error.kind();
+    for (auto& [topologies, reason] : all_)
+      if (reason == error.what()) {
+        topologies += ", " + topology;
+        return;
+      }
+    all_.emplace_back(topology, error.what());
+  }
+  void throw_if_any() const {
+    if (all_.empty()) return;
+    std::string reasons = all_[0].second;
+    for (std::size_t i = 1; i < all_.size(); ++i)
+      reasons += fmt::format("; {}: {}", all_[i].first, all_[i].second);
+    throw Error(kind_, all_[0].first, reasons);
+  }
+
+ private:
+  ErrorKind kind_{};
+  std::vector<std::pair<std::string, std::string>> all_;
+};
 
 int compile_all(const Options& options) {
   if (!options.out.empty() && options.topologies.size() > 1)
     throw UsageError("-o holds the program for one topology");
-  if (!is_file(options.model)) {  // all that can be said before minutes of work
-    const std::int64_t batch = workload_of(options).batch;
-    for (const std::string& name : options.topologies) check_batch(batch, tpu::topology(name));
-  }
+  std::optional<ir::Graph> file;
+  if (is_file(options.model)) file = read_graph(options);
   std::vector<TpuResult> results;
-  for (const std::string& name : options.topologies) {
-    show_progress(fmt::format("compiling {} for {} …", options.model, name));
-    results.push_back(is_file(options.model) ? compile_file(options, name) : compile_model(options, name));
-    show_progress("");
-    if (options.json) {
-      put(tpu_json(results.back()).dump() + "\n");
-      flush_output();
+  Failures failures;
+  for (const tpu::Topology& topology : checked_topologies(options)) {
+    show_progress(fmt::format("compiling {} for {} …", options.model, topology.name));
+    try {
+      results.push_back(compile_for(options, file, topology));
+      if (options.json) put(tpu_json(results.back()).dump() + "\n");
+    } catch (const Error& error) {
+      failures.add(topology.name, error);
     }
+    show_progress("");
+    flush_output();
   }
-  if (!options.json) put(tpu_table(results, terminal_width()));
+  if (!options.json && !results.empty()) put(tpu_table(results, terminal_width()));
+  failures.throw_if_any();
   if (options.out.empty()) return 0;
   const std::string& program = results[0].report.executable;
   if (program.empty())
@@ -156,6 +199,13 @@ int list_topologies(bool json) {
   return 0;
 }
 
+int list_models(bool json) {
+  for (const Model& model : kModels)
+    put(json ? nlohmann::ordered_json{{"model", model.name}, {"batch", model.batch}}.dump() + "\n"
+             : fmt::format("{:<10} batch {}\n", model.name, model.batch));
+  return 0;
+}
+
 }  // namespace
 
 Action add_tpu(CLI::App& app) {
@@ -163,13 +213,15 @@ Action add_tpu(CLI::App& app) {
   app.require_subcommand(1);
   CLI::App* const topologies = app.add_subcommand("topologies", "List the slices that can be compiled for");
   topologies->add_flag("--json", options->json, "a JSON line per topology");
+  CLI::App* const models = app.add_subcommand("models", "List the training steps that can be compiled");
+  models->add_flag("--json", options->json, "a JSON line per model");
   CLI::App* const compile =
       app.add_subcommand("compile", "Compile a training step for TPUs that are not there");
   CLI::Validator positive = CLI::PositiveNumber;
   positive.description("");
   CLI::Validator dtypes = CLI::IsMember({"bf16", "f32"});
   dtypes.description("");
-  compile->add_option("--model", options->model, "mlp, keras-cnn, resnet50, lstm, gpt2 or a graph FILE.sir")
+  compile->add_option("--model", options->model, model_names() + " or a graph FILE.sir")
       ->required()
       ->type_name("NAME");
   compile->add_option("--topology", options->topologies, "e.g. v5e:2x2; several with commas, side by side")
@@ -198,8 +250,9 @@ Examples:
   systole tpu compile --model gpt2 --batch 64 --topology v5e:4x4 -o gpt2.tpu)");
   app.footer(
       "`systole tpu compile --help` explains compiling. No TPU is needed, only libtpu (scripts/setup).");
-  return [options, compile] {
-    return compile->parsed() ? compile_all(*options) : list_topologies(options->json);
+  return [options, compile, models] {
+    if (compile->parsed()) return compile_all(*options);
+    return models->parsed() ? list_models(options->json) : list_topologies(options->json);
   };
 }
 

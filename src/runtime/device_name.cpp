@@ -17,8 +17,7 @@ namespace {
 
 constexpr std::string_view kAccepted =
     "cpu, cuda:0 (also gpu, /gpu:0, /device:GPU:0), tpu:0, opencl:0, pjrt:NAME:0, reference, auto or the "
-    "name of a "
-    "registered backend, any case";
+    "name of a registered backend, any case";
 
 bool is_name(std::string_view text) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
@@ -69,8 +68,10 @@ DeviceName DeviceName::parse(std::string_view text) {
   return name;
 }
 
+std::string DeviceName::backend_name() const { return plugin.empty() ? backend : backend + ":" + plugin; }
+
 std::string DeviceName::to_string() const {
-  const std::string base = plugin.empty() ? backend : backend + ":" + plugin;
+  const std::string base = backend_name();
   const bool single = backend == "cpu" || backend == "reference" || backend == "auto";
   return single && ordinal == 0 ? base : fmt::format("{}:{}", base, ordinal);
 }

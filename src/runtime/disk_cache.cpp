@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <system_error>
 #include <vector>
 
@@ -83,11 +86,33 @@ Head head_of(const CacheKey& key, std::string_view value) {
   return head;
 }
 
-// Code is loaded from here, so nobody else may have written it.
-bool is_private(const fs::path& folder) {
+// Why a folder that is there is not ours alone, or empty. Code is loaded from here, so nobody else may have
+// written it.
+std::string shared_with(const fs::path& folder) {
   struct stat info{};
-  return ::stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
-         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  if (::stat(folder.c_str(), &info) != 0) return fmt::format("{}: {}", folder.string(), std::strerror(errno));
+  if (!S_ISDIR(info.st_mode)) return fmt::format("{} is not a folder", folder.string());
+  if (info.st_uid != ::geteuid()) return fmt::format("{} belongs to another user", folder.string());
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return fmt::format("others may write to {}", folder.string());
+  return {};
+}
+
+// SYSTOLE_CACHE_LIMIT: bytes, or a number with K, M or G for powers of 1024.
+std::uint64_t limit_chosen() {
+  constexpr const char* kVariable = "SYSTOLE_CACHE_LIMIT";
+  const std::optional<std::string> text = env::text(kVariable);
+  if (!text) return kDefaultLimit;
+  constexpr std::string_view kUnits = "KMG";
+  const std::size_t unit = kUnits.find(text->back());
+  const int shift = unit == std::string_view::npos ? 0 : 10 * (static_cast<int>(unit) + 1);
+  const char* const end = text->data() + text->size() - (shift > 0 ? 1 : 0);
+  std::uint64_t number = 0;
+  const auto [stop, code] = std::from_chars(text->data(), end, number);
+  if (code != std::errc() || stop != end || number > std::numeric_limits<std::uint64_t>::max() >> shift)
+    throw Error(ErrorKind::kInvalidArgument, kVariable, "not a size", "bytes, or a number with K, M or G",
+                *text);
+  return number << shift;
 }
 
 struct File {
@@ -147,8 +172,8 @@ std::optional<std::string> DiskCache::find(const CacheKey& key) const {
   const fs::path file = folder_ / key.file_name();
   try {
     const std::unique_ptr<ByteSource> source = open_file(file);
-    if (!is_private(folder_)) {
-      note(LogLevel::warn, folder_, "not used: it is not ours alone");
+    if (const std::string reason = shared_with(folder_); !reason.empty()) {
+      note(LogLevel::warn, folder_, "not used: " + reason);
       return std::nullopt;
     }
     if (source->size() < sizeof(Head)) throw Error(ErrorKind::kParse, file.string(), "shorter than its head");
@@ -175,7 +200,8 @@ void DiskCache::store(const CacheKey& key, std::string_view value) const {
   try {
     std::error_code code;
     if (fs::create_directories(folder_, code)) fs::permissions(folder_, fs::perms::owner_all, code);
-    if (!is_private(folder_)) return note(LogLevel::warn, folder_, "not used: it is not ours alone");
+    if (const std::string reason = shared_with(folder_); !reason.empty())
+      return note(LogLevel::warn, folder_, "not used: " + reason);
     const Head head = head_of(key, value);
     AtomicFile out(file);
     out.write(std::as_bytes(std::span(&head, 1)));
@@ -212,6 +238,23 @@ void DiskCache::trim() const {
   }
 }
 
+std::string DiskCache::refusal() const {
+  fs::path place = folder_;  // or the nearest above it that is there, in which it would be made
+  std::error_code code;
+  while (!fs::exists(fs::symlink_status(place, code))) {
+    const fs::path above = place.has_parent_path() ? place.parent_path() : fs::path(".");
+    if (above == place) return fmt::format("{}: {}", place.string(), code.message());
+    place = above;
+  }
+  if (place == folder_) {
+    if (std::string reason = shared_with(folder_); !reason.empty()) return reason;
+  } else if (!fs::is_directory(place, code)) {
+    return fmt::format("{} is not a folder", place.string());
+  }
+  if (::access(place.c_str(), W_OK | X_OK) != 0) return fmt::format("{} is not writable", place.string());
+  return {};
+}
+
 DiskCache::Usage DiskCache::usage() const {
   Usage usage;
   for (const File& file : files_in(folder_, kEnding)) usage = {usage.entries + 1, usage.bytes + file.bytes};
@@ -230,7 +273,7 @@ DiskCache::Usage DiskCache::clear() const {
 std::optional<DiskCache> disk_cache() {
   const fs::path folder = cache_folder();
   if (folder.empty()) return std::nullopt;
-  const std::uint64_t limit = env::whole_number("SYSTOLE_CACHE_LIMIT").value_or(kDefaultLimit);
+  const std::uint64_t limit = limit_chosen();
   const std::uint64_t least = env::whole_number("SYSTOLE_CACHE_MIN_MS").value_or(kDefaultLeast);
   constexpr std::uint64_t kDay = 86'400'000;
   return DiskCache(folder / "compiled", limit, std::chrono::milliseconds(std::min(least, kDay)));

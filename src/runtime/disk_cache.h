@@ -7,7 +7,7 @@
 //
 //   SYSTOLE_CACHE=0       no cache
 //   SYSTOLE_CACHE_DIR     its folder, else XDG_CACHE_HOME/systole, else ~/.cache/systole
-//   SYSTOLE_CACHE_LIMIT   bytes, 4 GiB when unset
+//   SYSTOLE_CACHE_LIMIT   bytes, or 500M, 4G; 4 GiB when unset
 //   SYSTOLE_CACHE_MIN_MS  what compiled faster is not stored; 50 when unset
 
 #include <array>
@@ -54,6 +54,9 @@ class DiskCache {
   };
   Usage usage() const;
   Usage clear() const;  // what was removed
+
+  // Why the folder is not used, in words; empty when it is, or will be once it is made.
+  std::string refusal() const;
 
   // Whether a program that took so long to compile is to be stored.
   bool is_worth(std::chrono::nanoseconds compilation) const { return compilation >= least_; }

@@ -64,10 +64,6 @@ std::vector<Entry*> entries() {
   return all;
 }
 
-std::string registry_name(const DeviceName& name) {
-  return name.plugin.empty() ? name.backend : name.backend + ":" + name.plugin;
-}
-
 std::string joined_names() {
   std::string text = "auto";
   for (const std::string& name : backend_names()) text += ", " + name;
@@ -107,7 +103,7 @@ ResolvedDevice resolve_auto() {
 void register_backend(std::string_view name, int rank, BackendFactory factory) {
   ensure_builtins();
   const DeviceName parsed = DeviceName::parse(name);
-  if (registry_name(parsed) != name || name == "auto" || !factory)
+  if (parsed.backend_name() != name || name == "auto" || !factory)
     throw Error(ErrorKind::kInvalidArgument, fmt::format("backend \"{}\"", name), "cannot be registered",
                 "a lower-case name that is no alias, and a factory");
   std::lock_guard lock(registry().mutex);
@@ -137,7 +133,7 @@ Backend& backend(std::string_view name) {
 
 ResolvedDevice resolve(const DeviceName& name) {
   if (name.backend == "auto") return resolve_auto();
-  Backend& found = backend(registry_name(name));
+  Backend& found = backend(name.backend_name());
   const std::vector<DeviceInfo> devices = found.devices();
   if (devices.empty()) {
     const std::string reason = found.unavailable_reason();

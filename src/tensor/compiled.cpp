@@ -14,12 +14,12 @@
 #include "systole/ir/composite.h"
 #include "systole/ops.h"
 #include "systole/tensor/control.h"
-#include "systole/tensor/random.h"
 #include "tensor/control_body.h"
 #include "tensor/devices.h"
 #include "tensor/evaluate.h"
 #include "tensor/mesh.h"
 #include "tensor/record.h"
+#include "tensor/step_graphs.h"
 #include "tensor/thread_state.h"
 #include "tensor/trace.h"
 
@@ -51,131 +51,6 @@ struct Specialization {
     return true;
   }
 };
-
-// What each step of a program sees: its arguments, entries of them, or rows of them that an input after all
-// others numbers.
-enum class Sees { all, entries, rows };
-
-constexpr const char* kLooped = "looped";  // a graph whose results have an axis of steps before their own
-
-// The value under a sharding; one that has another is passed on under the new one.
-ir::Value under(ir::Graph& graph, const ir::Value& value, const ir::Sharding& sharding) {
-  const ir::Node& node = graph.node(value.id().node);
-  const auto index = static_cast<std::size_t>(value.id().index);
-  const bool taken = !node.shardings.empty() && node.shardings[index];
-  if (taken && *node.shardings[index] == sharding) return value;
-  const ir::Value own =
-      taken ? graph.add(ir::Op::reshape, {value}, ir::ReshapeAttrs{value.type().shape}) : value;
-  graph.set_sharding(own, sharding);
-  return own;
-}
-
-// Input names: the arguments by number, Variables by their names, all different. With a mesh, every input and
-// output has a sharding.
-ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t arguments,
-                const FunctionOptions& options, Sees sees) {
-  ir::Graph out(options.name);
-  if (options.mesh) out.set_mesh(grid(*options.mesh));
-  const auto sharding = [&](std::size_t i) -> ir::Sharding {
-    const Type& type = graph.input_type(i);
-    const bool rows = sees == Sees::rows;
-    if (i < arguments && !rows) return argument_sharding(*options.mesh, i, type, sees == Sees::entries);
-    if (rows && i + 1 == graph.inputs().size()) return batch_sharding(*options.mesh, "indices", type, 1);
-    if (i >= arguments && i < arguments + traced.bound.size())
-      return variable_sharding(*options.mesh, traced.bound[i - arguments].cell->name, type);
-    return {std::vector<ir::MeshAxisNames>(type.shape.size())};
-  };
-  std::map<const Cell*, std::size_t> assigned;
-  for (std::size_t k = 0; k < traced.assigned.size(); ++k) assigned.emplace(traced.assigned[k].cell.get(), k);
-  std::set<std::string> taken;
-  std::map<std::string, int> next;  // number of a name that is taken
-  ir::Values inputs;
-  std::vector<ir::Sharding> shardings;  // of the inputs
-  for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
-    std::string label;
-    std::int64_t alias = -1;
-    if (i < arguments) {
-      label = fmt::format("arg{}", i);
-    } else if (i < arguments + traced.bound.size()) {
-      const Frame::Binding& binding = traced.bound[i - arguments];
-      label = binding.cell->name.empty() ? fmt::format("variable{}", i - arguments) : binding.cell->name;
-      if (const auto found = assigned.find(binding.cell.get()); found != assigned.end())
-        alias = static_cast<std::int64_t>(traced.results.tensors.size() + found->second);
-    } else {
-      label = fmt::format("captured{}", i - arguments - traced.bound.size());
-    }
-    for (const std::string base = label; !taken.insert(label).second;)
-      label = fmt::format("{}.{}", base, ++next.try_emplace(base, 1).first->second);
-    inputs.push_back(out.input(label, graph.input_type(i), alias));
-    if (!options.mesh) continue;
-    shardings.push_back(sharding(i));
-    out.set_sharding(inputs.back(), shardings.back());
-  }
-  ir::Values outputs = ir::inline_graph(out, graph, inputs);
-  if (options.mesh) {
-    const std::size_t results = traced.results.tensors.size();
-    for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const std::size_t lead = graph.name() == kLooped ? 1 : 0;
-      ir::Sharding wanted =
-          k < results ? result_sharding(*options.mesh, k, outputs[k].type(), lead)
-                      : ir::Sharding{std::vector<ir::MeshAxisNames>(outputs[k].type().shape.size())};
-      for (std::size_t b = 0; k >= results && b < traced.bound.size(); ++b)
-        if (traced.bound[b].cell == traced.assigned[k - results].cell) wanted = shardings[arguments + b];
-      outputs[k] = under(out, outputs[k], wanted);
-    }
-  }
-  for (const ir::Value& v : outputs) out.output(v);
-  return out;
-}
-
-// One scan of `length` steps; `indices` is for Sees::rows.
-ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim length, Sees sees,
-                 const Type* indices = nullptr) {
-  const std::size_t count = arguments.size(), results = traced.results.tensors.size();
-  const Signature signature(traced, count);
-  ir::Graph graph(kLooped);
-  ir::Values inputs;
-  for (const Type& type : arguments) inputs.push_back(graph.input({}, type));
-  for (std::size_t i = count; i < traced.graph.inputs().size(); ++i)
-    inputs.push_back(graph.input({}, traced.graph.input_type(i)));
-  ir::Values carries, xs, constants;
-  for (std::size_t i : signature.carried) carries.push_back(inputs[i]);
-  if (sees == Sees::rows) xs.push_back(graph.input({}, *indices));
-  for (std::size_t i = 0; i < count; ++i) (sees == Sees::entries ? xs : constants).push_back(inputs[i]);
-  for (std::size_t i : signature.constant) constants.push_back(inputs[i]);
-
-  std::vector<Type> types;
-  for (const ir::Value& v : carries) types.push_back(v.type());
-  for (const ir::Value& v : xs) types.push_back(entry_type(v.type()));
-  for (const ir::Value& v : constants) types.push_back(v.type());
-  auto body = std::make_shared<ir::Graph>("step");
-  ir::Values x;
-  for (const Type& type : types) x.push_back(body->input({}, type));
-  ir::Values given(traced.graph.inputs().size());
-  std::size_t next = 0;
-  for (std::size_t i : signature.carried) given[i] = x[next++];
-  if (sees == Sees::rows) {
-    const ir::Value rows = x[next++];
-    for (std::size_t i = 0; i < count; ++i) given[i] = ops::take(x[next++], rows, 0);
-  } else {
-    for (std::size_t i = 0; i < count; ++i) given[i] = x[next++];
-  }
-  for (std::size_t i : signature.constant) given[i] = x[next++];
-  const ir::Values outputs = ir::inline_graph(*body, traced.graph, given);
-  for (std::size_t i = results; i < outputs.size(); ++i) body->output(outputs[i]);
-  for (std::size_t i = 0; i < results; ++i) body->output(outputs[i]);
-
-  ir::Values operands = carries;
-  operands.insert(operands.end(), xs.begin(), xs.end());
-  operands.insert(operands.end(), constants.begin(), constants.end());
-  const ir::Values values = graph.add_multi(
-      ir::Op::scan, operands,
-      ir::ScanAttrs{length, static_cast<std::int64_t>(carries.size()), static_cast<std::int64_t>(xs.size())},
-      {body});
-  for (std::size_t i = 0; i < results; ++i) graph.output(values[carries.size() + i]);
-  for (std::size_t i = 0; i < carries.size(); ++i) graph.output(values[i]);
-  return graph;
-}
 
 // Makes the cell the only holder of its buffer.
 void make_exclusive(Cell& cell) {
@@ -249,7 +124,7 @@ struct CompiledFunction::State {
                          {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
     made->types = call.types;
     if (options.mesh) check_mesh(*made, arguments);
-    made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options, Sees::all);
+    made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options, Form::once);
     made->arguments = arguments;
     made->structure = call.arguments.structure;
     made->keys = call.arguments.keys;
@@ -278,32 +153,43 @@ struct CompiledFunction::State {
     form.push_back(place);
     std::lock_guard lock(mutex);
     std::shared_ptr<Program>& known = s.programs[form];
-    if (!known) known = std::make_shared<Program>(make(), place);
+    if (!known) known = std::make_shared<Program>(make(), place, options.math);
     return known;
+  }
+
+  // Names the first value on another device than `expected`, where the first of all is.
+  [[noreturn]] void refuse_devices(const Specialization& s, std::span<const Tensor> arguments,
+                                   std::uint8_t expected) const {
+    std::string other;
+    const auto look = [&](const Tensor& x, std::string_view what, const auto& which) {
+      const std::uint8_t own = x.record()->device;
+      if (other.empty() && own != kAnyDevice && own != expected)
+        other = fmt::format("{} {} on {}", what, which, device(own).name.to_string());
+    };
+    for (const Frame::Binding& b : s.traced.bound)
+      if (!b.cell->roams) look(b.cell->value, "Variable", b.cell->name);
+    for (std::size_t i = 0; i < arguments.size(); ++i) look(arguments[i], "argument", i);
+    throw Error(ErrorKind::kInvalidArgument, options.name,
+                "Variables and arguments lie on different devices; move them, or name one with "
+                "FunctionOptions::device",
+                "all on " + device(expected).name.to_string(), other);
   }
 
   std::uint8_t place(const Specialization& s, std::span<const Tensor> arguments) const {
     if (options.mesh) return device_id(options.mesh->device);
     if (!options.device.empty()) return device_id(options.device);
     std::uint8_t found = kAnyDevice;
-    std::string first;
-    const auto look = [&](const Tensor& x, const std::function<std::string()>& what) {
+    bool differ = false;
+    const auto look = [&](const Tensor& x) {
       const std::uint8_t own = x.record()->device;
-      if (own == kAnyDevice || own == found) return;
-      if (found != kAnyDevice)
-        throw Error(ErrorKind::kInvalidArgument, options.name,
-                    "Variables and arguments lie on different devices; name one with FunctionOptions::device",
-                    fmt::format("{} on {}", first, device(found).name.to_string()),
-                    fmt::format("{} on {}", what(), device(own).name.to_string()));
-      found = own;
-      first = what();
+      if (own == kAnyDevice) return;
+      if (found == kAnyDevice) found = own;
+      differ = differ || own != found;
     };
-    const Cell* const key = random::default_key().cell().get();  // goes where it is needed
     for (const Frame::Binding& b : s.traced.bound)
-      if (b.cell.get() != key)
-        look(b.cell->value, [&] { return fmt::format("Variable \"{}\"", b.cell->name); });
-    for (std::size_t i = 0; i < arguments.size(); ++i)
-      look(arguments[i], [&] { return fmt::format("argument {}", i); });
+      if (!b.cell->roams) look(b.cell->value);
+    for (const Tensor& x : arguments) look(x);
+    if (differ) refuse_devices(s, arguments, found);
     if (found != kAnyDevice) return found;
     for (const Tensor& x : s.traced.captures)
       if (found == kAnyDevice) found = x.record()->device;
@@ -464,8 +350,8 @@ Flat CompiledFunction::many(const Call& call) const {
   const std::uint8_t place = state_->place(*s, arguments);
   const Dim steps = types[0].shape[0];
   const auto program = state_->program(*s, {1, steps.value()}, place, [&] {
-    return named(looped(s->traced, types, steps, Sees::entries), s->traced, types.size(), state_->options,
-                 Sees::entries);
+    return named(looped(s->traced, types, steps, Form::entries), s->traced, types.size(), state_->options,
+                 Form::entries);
   });
   return state_->run(*s, *program, arguments, nullptr);
 }
@@ -483,8 +369,8 @@ Flat CompiledFunction::repeat(const Call& call, std::int64_t steps) const {
   const auto program = state_->program(*s, {3, steps}, place, [&] {
     std::vector<Type> types;
     for (const Tensor& x : call.arguments.tensors) types.push_back(x.type());
-    return named(looped(s->traced, types, steps, Sees::all), s->traced, types.size(), state_->options,
-                 Sees::all);
+    return named(looped(s->traced, types, steps, Form::all), s->traced, types.size(), state_->options,
+                 Form::all);
   });
   return state_->run(*s, *program, call.arguments.tensors, nullptr);
 }
@@ -524,10 +410,11 @@ Flat CompiledFunction::many_at(const Call& call, const Tensor& indices) const {
         tree::flat(indices), -1);
   }
   const std::shared_ptr<Specialization> s = state_->find(call, rows);
+  if (state_->options.mesh) refuse_argument_rules(*state_->options.mesh);
   const std::uint8_t place = state_->place(*s, data.tensors);
   const auto program = state_->program(*s, form, place, [&] {
-    return named(looped(s->traced, types, index.shape[0], Sees::rows, &index), s->traced, types.size(),
-                 state_->options, Sees::rows);
+    return named(looped(s->traced, types, index.shape[0], Form::rows, &index), s->traced, types.size(),
+                 state_->options, Form::rows);
   });
   return state_->run(*s, *program, data.tensors, &indices);
 }

@@ -410,8 +410,10 @@ runtime::BufferRef on_device(const runtime::BufferRef& buffer, std::uint8_t id) 
   return place.backend->upload(buffer->to_host(), place.name.ordinal);
 }
 
-Program::Program(const ir::Graph& graph, std::uint8_t id)
-    : compiled_(compile(graph, recording::device(id).name.to_string())), device_(id) {}
+Program::Program(const ir::Graph& graph, std::uint8_t id, std::optional<runtime::Math> math)
+    : compiled_(compile(graph, recording::device(id).name.to_string(),
+                        math ? runtime::CompileOptions{.math = *math} : runtime::CompileOptions())),
+      device_(id) {}
 
 std::unique_ptr<runtime::Session> Program::take_session() {
   {

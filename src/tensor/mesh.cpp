@@ -44,13 +44,16 @@ bool fits_name(std::string_view pattern, std::string_view name) {
 
 enum class What { variable, argument, result };
 
+bool is_about(const ShardingRule& rule, std::string_view stem) {
+  const std::string_view names = rule.names;
+  return names.substr(names.starts_with('/') ? 1 : 0).starts_with(stem);
+}
+
 // `rank` counts the value's own dimensions.
 bool fits(const ShardingRule& rule, What what, std::string_view name, std::size_t rank) {
   if (what != What::variable) {
     // Only a rule that says so means arguments and results: "*" does not.
-    const std::string_view stem = what == What::argument ? "arg" : "result";
-    if (!std::string_view(rule.names).substr(rule.names.starts_with('/') ? 1 : 0).starts_with(stem))
-      return false;
+    if (!is_about(rule, what == What::argument ? "arg" : "result")) return false;
   }
   return fits_name(rule.names, name) && (rule.rank < 0 || static_cast<std::size_t>(rule.rank) == rank);
 }
@@ -256,6 +259,13 @@ ir::Sharding argument_sharding(const DeviceMesh& mesh, std::size_t number, const
           rule_for(mesh, What::argument, fmt::format("arg{}", number), type.shape.size() - lead))
     return by_rule(mesh, *rule, what, type, lead);
   return batch_sharding(mesh, what, type, lead);
+}
+
+void refuse_argument_rules(const DeviceMesh& mesh) {
+  for (const ShardingRule& rule : mesh.rules)
+    if (is_about(rule, "arg"))
+      refuse(ErrorKind::kInvalidArgument,
+             fmt::format("many_at() splits the rows; the rule for \"{}\" cannot be followed", rule.names));
 }
 
 void check_use(const DeviceMesh& mesh, const MeshUse& use) {

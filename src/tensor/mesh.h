@@ -27,6 +27,9 @@ ir::Sharding argument_sharding(const DeviceMesh& mesh, std::size_t number, const
 ir::Sharding batch_sharding(const DeviceMesh& mesh, const std::string& what, const Type& type,
                             std::size_t axis);
 
+// In many_at() the rows are split, so a rule for the data they are taken from would do nothing.
+void refuse_argument_rules(const DeviceMesh& mesh);
+
 // What a traced function has, to find rules and axes that do nothing.
 struct MeshUse {
   struct Item {

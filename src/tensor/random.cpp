@@ -20,6 +20,7 @@
 #include "ops/common.h"
 #include "systole/base/error.h"
 #include "systole/ops.h"
+#include "tensor/frame.h"
 #include "tensor/record.h"
 
 namespace systole::random {
@@ -140,7 +141,11 @@ std::vector<Tensor> split(const Tensor& key, std::int64_t n) {
 }
 
 Variable default_key() {
-  static const Variable stream(key(0), "random.key", false);
+  static const Variable stream = [] {
+    Variable made(key(0), "random.key", false);
+    made.cell()->roams = true;
+    return made;
+  }();
   return stream;
 }
 

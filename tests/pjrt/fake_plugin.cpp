@@ -1,11 +1,13 @@
-// A PJRT plugin that computes nothing: a program is the number of its outputs, and output i is a copy of
-// argument i. SYSTOLE_FAKE chooses how it misbehaves, one shared object each. Every object it hands out is
-// counted, so that a test can see what was not given back.
+// A PJRT plugin that computes nothing: a program is the number of its outputs (a module has one), and output
+// i is a copy of argument i. SYSTOLE_FAKE chooses how it misbehaves, one shared object each; fake_fault()
+// makes one that works fail for a while. Every object it hands out is counted, so that a test can see what
+// was not given back.
 
 #include <pjrt_c_api.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -36,7 +38,8 @@ constexpr int kVariant = FAKE_NUMBER(SYSTOLE_FAKE);
 
 namespace {
 
-std::atomic<int> live{0};
+std::atomic<int> live{0}, abandoned{0};
+std::string fault;  // set by a test between its calls
 
 struct Counted {
   Counted() { ++live; }
@@ -52,7 +55,10 @@ struct PJRT_Error : Counted {
   std::string message;
 };
 struct PJRT_Event : Counted {
+  ~PJRT_Event() { abandoned += source != nullptr ? 1 : 0; }
   std::string failure;
+  const char* source = nullptr;  // what a transfer reads when it is waited for
+  struct PJRT_Buffer* target = nullptr;
 };
 struct PJRT_DeviceDescription {
   int id;
@@ -121,7 +127,7 @@ struct LongValue {
 };
 
 PJRT_Error* attributes(PJRT_Plugin_Attributes_Args* args) {
-  static const std::int64_t version[] = {1, 9, 5};
+  static const std::int64_t version[] = {1, 9, 5}, future[] = {99, 1, 0};
   static LongValue values[2] = {};
   for (LongValue& each : values)
     each.value.struct_size =
@@ -142,6 +148,13 @@ PJRT_Error* attributes(PJRT_Plugin_Attributes_Args* args) {
   second->value_size = 6;
   args->attributes = &values[0].value;
   args->num_attributes = 2;
+  if (fault == "new StableHLO") {
+    second->name = "stablehlo_minimum_version";
+    second->name_size = 25;
+    second->type = PJRT_NamedValue_kInt64List;
+    second->int64_array_value = future;
+    second->value_size = 3;
+  }
   return nullptr;
 }
 
@@ -150,10 +163,17 @@ PJRT_Error* destroy_event(PJRT_Event_Destroy_Args* args) {
   return nullptr;
 }
 PJRT_Error* await(PJRT_Event_Await_Args* args) {
+  if (args->event->source != nullptr) {
+    std::vector<char>& bytes = args->event->target->bytes;
+    std::memcpy(bytes.data(), args->event->source, bytes.size());
+    args->event->source = nullptr;
+    return fail(PJRT_Error_Code_DATA_LOSS, "the transfer failed");
+  }
   if (args->event->failure.empty()) return nullptr;
   return new PJRT_Error(PJRT_Error_Code_DATA_LOSS, args->event->failure);
 }
 PJRT_Error* on_ready(PJRT_Event_OnReady_Args* args) {
+  if (fault == "on_ready") return fail(PJRT_Error_Code_INTERNAL, "no callbacks today");
   args->callback(nullptr, args->user_arg);
   return nullptr;
 }
@@ -205,9 +225,14 @@ PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
   if (std::string_view(args->program->format, args->program->format_size) != "mlir")
     return fail(PJRT_Error_Code_INVALID_ARGUMENT, "not mlir");
   if (text == "too big") return fail(PJRT_Error_Code_RESOURCE_EXHAUSTED, "16 GB do not fit");
+  if (fault == "Shardy" && text.find("sdy.") != text.npos)
+    return fail(PJRT_Error_Code_INVALID_ARGUMENT, "dialect sdy is not known");
+  if (fault == "all programs")
+    return fail(PJRT_Error_Code_INVALID_ARGUMENT, text.find("sdy.") != text.npos ? "no sdy" : "no gspmd");
   if (text == "strange") return fail(PJRT_Error_Code_UNIMPLEMENTED, "op is not known");
   auto* const executable = new PJRT_LoadedExecutable;
-  executable->outputs = std::strtoul(text.c_str(), nullptr, 10);
+  executable->outputs =
+      std::isdigit(static_cast<unsigned char>(text[0])) != 0 ? std::strtoul(text.c_str(), nullptr, 10) : 1;
   executable->text = text;
   args->executable = executable;
   return nullptr;
@@ -233,10 +258,17 @@ PJRT_Error* upload(PJRT_Client_BufferFromHostBuffer_Args* args) {
   std::size_t size = item_size(args->type);
   for (std::size_t i = 0; i < args->num_dims; ++i) size *= static_cast<std::size_t>(args->dims[i]);
   if (size > 1 << 20) return fail(PJRT_Error_Code_RESOURCE_EXHAUSTED, "out of imaginary memory");
+  if (fault == "upload to 1" && args->device->description.id == 1)
+    return fail(PJRT_Error_Code_RESOURCE_EXHAUSTED, "device 1 is full");
   const char* const data = static_cast<const char*>(args->data);
   args->buffer = new PJRT_Buffer;
   args->buffer->bytes.assign(data, data + size);
   args->done_with_host_buffer = new PJRT_Event;
+  if (fault == "on_ready" &&
+      args->host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes) {
+    args->done_with_host_buffer->source = data;
+    args->done_with_host_buffer->target = args->buffer;
+  }
   return nullptr;
 }
 PJRT_Error* destroy_buffer(PJRT_Buffer_Destroy_Args* args) {
@@ -360,6 +392,8 @@ const bool crashed = [] {
 #define FAKE_EXPORT extern "C" __attribute__((visibility("default")))
 
 FAKE_EXPORT int fake_live_objects() { return live; }
+FAKE_EXPORT int fake_abandoned_transfers() { return abandoned; }
+FAKE_EXPORT void fake_fault(const char* name) { fault = name; }
 
 #if FAKE_NUMBER(SYSTOLE_FAKE) != FAKE_no_symbol
 FAKE_EXPORT const PJRT_Api* GetPjrtApi() { return kVariant == FAKE_null_api ? nullptr : shipped_table(); }

@@ -214,10 +214,11 @@ TEST_F(MeshOnXla, OptimizerStateIsSplitWithItsParameter) {
   step(pictures(DType::f32)[0]).eval();
   for (std::size_t i = 0; i < opt.state().size(); ++i) {
     const NamedVariable moment = opt.state()[i];
-    if (moment.name.ends_with("fc1.weight"))
+    if (moment.name.ends_with("fc1.weight")) {
       EXPECT_EQ(parts_of(moment.variable), (Parts{4, 4})) << moment.name;
-    if (moment.name.ends_with("fc2.weight"))
+    } else if (moment.name.ends_with("fc2.weight")) {
       EXPECT_EQ(parts_of(moment.variable), (Parts{1, 4})) << moment.name;
+    }
   }
 }
 
@@ -452,6 +453,14 @@ TEST(Mesh, WhatWouldDoNothingIsRefused) {
   const std::string missed = error_of(ErrorKind::kNotFound, [&] { rule(x); });
   EXPECT_NE(missed.find("\"weight\""), std::string::npos) << missed;
   EXPECT_NE(missed.find("a name like w"), std::string::npos) << missed;
+}
+
+TEST(Mesh, ManyAtTakesNoRuleForItsData) {
+  DeviceMesh mesh("reference", {{"data", 2}});
+  mesh.rule("arg0", {"data"});
+  auto f = compile([](const Tensor& x) { return sum(x); }, mesh);
+  const Tensor rows = reshape(arange(8), {2, 4});
+  error_of(ErrorKind::kInvalidArgument, [&] { f.many_at(rows, ones({8, 3})); });
 }
 
 TEST(Mesh, StarsMeanVariablesAndSplitWhatDivides) {

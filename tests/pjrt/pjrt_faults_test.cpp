@@ -16,7 +16,9 @@
 #include "backend/pjrt/pjrt.h"
 #include "backend/pjrt/plugin.h"
 #include "backend/pjrt/probe.h"
+#include "base/log.h"
 #include "systole/base/error.h"
+#include "systole/ir/text.h"
 #include "systole/runtime.h"
 
 namespace systole::pjrt {
@@ -46,6 +48,20 @@ void expect_error(F&& f, ErrorKind kind, const std::string& part) {
   EXPECT_EQ(name(error.kind()), name(kind)) << error.what();
   EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
 }
+
+// A function of the fake that works.
+template <class F>
+F* fake_function(const char* name) {
+  return reinterpret_cast<F*>(::dlsym(::dlopen(fake("none").library.c_str(), RTLD_NOW), name));
+}
+
+class Fault {
+ public:
+  explicit Fault(const char* name) { fake_function<void(const char*)>("fake_fault")(name); }
+  ~Fault() { fake_function<void(const char*)>("fake_fault")(""); }
+  Fault(const Fault&) = delete;
+  Fault& operator=(const Fault&) = delete;
+};
 
 // A folder of the test's own.
 class PjrtFaults : public testing::Test {
@@ -235,14 +251,21 @@ TEST_F(PjrtFaults, MalformedVariablesAreTypedErrors) {
   expect_probe_error(fake("none"), ErrorKind::kInvalidArgument, "NAME:key=value");
 }
 
+TEST_F(PjrtFaults, PluginThatNoLongerTakesOurStableHloIsRefusedWithBothVersions) {
+  const Fault fault("new StableHLO");
+  const Error error = error_of([] { Plugin{fake("none")}; });
+  EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+  EXPECT_EQ(error.expected(), "1.13.3");
+  EXPECT_EQ(error.got(), "99.1.0 or newer");
+}
+
 class PjrtFake : public PjrtFaults {
  protected:
   void SetUp() override {
     PjrtFaults::SetUp();
     backend_ = make_backend(fake("none"));
     ASSERT_FALSE(backend_->devices().empty()) << backend_->unavailable_reason();
-    live_ = reinterpret_cast<int (*)()>(
-        ::dlsym(::dlopen(fake("none").library.c_str(), RTLD_NOW), "fake_live_objects"));
+    live_ = fake_function<int()>("fake_live_objects");
     before_ = live_();
   }
   // Whatever a test does, all objects go back to the plugin; the client stays.
@@ -278,6 +301,55 @@ TEST_F(PjrtFake, ExecuteErrorLeavesTheArgumentsUsable) {
   const runtime::BufferRef x = value(5);
   expect_error([&] { session->run({{{x}}, {0}}); }, ErrorKind::kUnsupported, "the chip is on fire (INTERNAL");
   EXPECT_EQ(number(x), 5);
+}
+
+TEST_F(PjrtFake, ArgumentThatCannotBeMovedToTheProgramsDeviceIsKept) {
+  const auto session = compile_text(*backend_, {"1", {type_}, {type_}, {0}}, 1)->new_session();
+  const runtime::BufferRef x = value(5);  // on device 0
+  {
+    const Fault fault("upload to 1");
+    expect_error([&] { session->run({{{x}}, {0}}); }, ErrorKind::kOutOfMemory, "device 1 is full");
+  }
+  EXPECT_EQ(number(x), 5);
+  EXPECT_EQ(session->run({{{x}}, {0}})[0][0], x);
+  EXPECT_EQ(number(x), 5);
+}
+
+// The memory that a transfer reads is freed after its end, however the call fails.
+TEST_F(PjrtFake, UploadWhoseEndCannotBeHeardOfIsWaitedFor) {
+  const Fault fault("on_ready");
+  expect_error([&] { backend_->upload(Literal(Type{DType::f32, {1 << 15}}), 0); }, ErrorKind::kUnsupported,
+               "no callbacks today");
+  EXPECT_EQ(fake_function<int()>("fake_abandoned_transfers")(), 0);
+}
+
+ir::Graph split_in_two() {
+  return ir::parse(R"(systole.ir 1
+graph @same(%x: f32[2] sharding(["d"])) mesh(d=2) {
+  %y = add(%x, %x) : f32[2] sharding(["d"])
+  return y: %y
+})");
+}
+
+TEST_F(PjrtFake, WhereShardyIsRefusedGspmdIsTried) {
+  std::string told;
+  set_log_sink([&](LogLevel, std::string_view line) { told += line; }, LogLevel::warn);
+  {
+    const Fault fault("Shardy");
+    const auto session = backend_->compile(split_in_two(), 0, {})->new_session();
+    const runtime::BufferRef x = backend_->upload(Literal::of<float>({2}, {3, 4}), 0);
+    EXPECT_TRUE(session->run({{{x}}, {}})[0][0]->to_host().same_bits(Literal::of<float>({2}, {3, 4})));
+    expect_error([&] { compile_graph(*backend_, split_in_two(), codegen::Partitioner::shardy); },
+                 ErrorKind::kInvalidArgument, "dialect sdy is not known");
+  }
+  set_log_sink({});
+  EXPECT_NE(told.find("GSPMD is tried"), std::string::npos) << told;
+  EXPECT_NE(told.find("dialect sdy is not known"), std::string::npos) << told;
+}
+
+TEST_F(PjrtFake, ProgramThatBothPartitionersRefuseHasTheFirstOnesError) {
+  const Fault fault("all programs");
+  expect_error([&] { backend_->compile(split_in_two(), 0, {}); }, ErrorKind::kInvalidArgument, "no sdy");
 }
 
 TEST_F(PjrtFake, ErrorThatComesLaterIsThrownByReadingTheResult) {

@@ -14,7 +14,9 @@
 #include "backend/pjrt/client.h"
 #include "backend/pjrt/discovery.h"
 #include "backend/pjrt/pjrt.h"
+#include "backend/pjrt/plugin.h"
 #include "backend/pjrt/probe.h"
+#include "base/log.h"
 #include "systole/base/error.h"
 #include "systole/ir/text.h"
 #include "systole/runtime.h"
@@ -99,21 +101,73 @@ TEST(PjrtDiscovery, VariablesComeBeforePackagesAndTheFirstOfANameCounts) {
   EXPECT_EQ(found[3].name, "tpu");
 }
 
+TEST(PjrtDiscovery, ConfigFileComesAfterTheVariablesAndBeforePackages) {
+  const fs::path folder = fs::temp_directory_path() / ("systole-config-" + std::to_string(::getpid()));
+  for (const char* file : {"xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so", "libtpu/libtpu.so"}) {
+    fs::create_directories((folder / file).parent_path());
+    std::ofstream(folder / file) << "x";
+  }
+  const fs::path file = folder / ".config/systole/plugins";
+  fs::create_directories(file.parent_path());
+  std::ofstream(file) << "# plugins\n\nmine:/opt/late.so\n  other : /opt/other.so  # a comment\n"
+                         "nonsense\n:/opt/no_name.so\n7:/opt/number.so\nempty:\ncpu:/opt/cpu.so\n";
+  const std::string home = std::getenv("HOME") != nullptr ? std::getenv("HOME") : "";
+  ::setenv("PJRT_NAMES_AND_LIBRARY_PATHS", "mine:/opt/first.so", 1);
+  ::setenv("SYSTOLE_PLUGIN_PATH", folder.c_str(), 1);
+  std::vector<std::string> told;
+  set_log_sink([&](LogLevel, std::string_view line) { told.emplace_back(line); }, LogLevel::warn);
+  ::unsetenv("XDG_CONFIG_HOME");
+  ::setenv("HOME", folder.c_str(), 1);
+  const std::vector<PluginSpec> found = discover();
+  ::setenv("XDG_CONFIG_HOME", (folder / "elsewhere").c_str(), 1);
+  const std::vector<PluginSpec> without = discover();
+  ::setenv("XDG_CONFIG_HOME", (folder / ".config").c_str(), 1);
+  ::setenv("HOME", "/nowhere", 1);
+  const std::vector<PluginSpec> again = discover();
+  set_log_sink({});
+  ::setenv("HOME", home.c_str(), 1);
+  for (const char* variable : {"PJRT_NAMES_AND_LIBRARY_PATHS", "SYSTOLE_PLUGIN_PATH", "XDG_CONFIG_HOME"})
+    ::unsetenv(variable);
+  fs::remove_all(folder);
+  ASSERT_GE(found.size(), 4u);
+  EXPECT_EQ(found[0].library, "/opt/first.so");
+  EXPECT_EQ(found[1].name, "other");
+  EXPECT_EQ(found[1].library, "/opt/other.so");
+  EXPECT_EQ(found[1].source, file.string() + ":4");
+  EXPECT_EQ(found[2].name, "cpu");
+  EXPECT_EQ(found[2].library, "/opt/cpu.so");
+  EXPECT_EQ(found[3].name, "tpu");
+  ASSERT_GE(again.size(), 3u);
+  EXPECT_EQ(again[2].library, "/opt/cpu.so");
+  ASSERT_GE(without.size(), 2u);
+  EXPECT_EQ(without[1].library, folder / "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so");
+  ASSERT_EQ(told.size(), 8u);  // four lines, read twice
+  EXPECT_EQ(told[0], file.string() + ":5: \"nonsense\" is not NAME:PATH");
+  EXPECT_EQ(told[3], file.string() + ":8: \"empty:\" is not NAME:PATH");
+}
+
 TEST(PjrtDiscovery, TpuIsSeenByItsDeviceFilesAndNotByGooglesOtherCards) {
   const fs::path root = fs::temp_directory_path() / ("systole-tpu-" + std::to_string(::getpid()));
-  const auto card = [&](const char* address, const char* kind) {
+  const auto card = [&](const char* address, const char* vendor, const char* model) {
     const fs::path folder = root / "sys/bus/pci/devices" / address;
     fs::create_directories(folder);
-    std::ofstream(folder / "vendor") << "0x1ae0\n";
-    std::ofstream(folder / "class") << kind << "\n";
+    std::ofstream(folder / "vendor") << vendor << "\n";
+    std::ofstream(folder / "device") << model << "\n";
+    std::ofstream(folder / "class") << "0xff0000\n";
   };
   EXPECT_FALSE(has_tpu(root));
-  card("0000:00:04.0", "0x020000");  // the network
+  card("0000:00:04.0", "0x1ae0", "0x0042");  // Google's network
   EXPECT_FALSE(has_tpu(root));
-  card("0000:00:05.0", "0xff0000");
+  card("0000:00:05.0", "0x8086", "0x0063");
+  EXPECT_FALSE(has_tpu(root));
+  card("0000:00:06.0", "0x1ae0", "0x0063");
   EXPECT_TRUE(has_tpu(root));
   fs::remove_all(root / "sys");
-  fs::create_directories(root / "dev");
+  fs::create_directories(root / "dev/accel");  // another maker's NPU
+  std::ofstream(root / "dev/accel/accel0") << "";
+  std::ofstream(root / "dev/accelerometer") << "";
+  fs::create_directories(root / "dev/accel1");
+  EXPECT_FALSE(has_tpu(root));
   std::ofstream(root / "dev/accel0") << "";
   EXPECT_TRUE(has_tpu(root));
   fs::remove_all(root);
@@ -156,6 +210,15 @@ TEST_F(PjrtXla, ProbesInAProcessOfItsOwn) {
     EXPECT_NO_THROW(probe(spec, {std::chrono::seconds(60), SYSTOLE_COMMAND, {}}));
 #endif
   }
+}
+
+// The version that programs are written in is the one this plugin reads.
+TEST_F(PjrtXla, SpeaksTheStableHloThatWeWrite) {
+  const auto buffer = xla()->upload(Literal::scalar(1.0f), 0);
+  const NamedValues& says = dynamic_cast<const ArrayBuffer&>(*buffer).client().plugin().attributes();
+  const std::vector<std::int64_t> ours(kStableHloVersion.begin(), kStableHloVersion.end());
+  EXPECT_GE(says.at("stablehlo_current_version").integers, ours);
+  EXPECT_LE(says.at("stablehlo_minimum_version").integers, ours);
 }
 
 TEST_F(PjrtXla, TextRunsOnEveryDevice) {
@@ -243,9 +306,8 @@ TEST_F(PjrtXla, SessionsOfOneExecutableRunAtOnce) {
   for (std::size_t t = 0; t < sums.size(); ++t) EXPECT_EQ(sums[t], 50.0f * static_cast<float>(t + 1));
 }
 
-std::vector<std::vector<Literal>> run(const ir::Graph& graph,
+std::vector<std::vector<Literal>> run(const runtime::Executable& executable,
                                       const std::vector<std::vector<Literal>>& lists) {
-  const auto executable = xla()->compile(graph, 0, {});
   runtime::RunArguments arguments;
   for (std::size_t d = 0; d < lists.size(); ++d) {
     arguments.per_device.emplace_back();
@@ -253,7 +315,7 @@ std::vector<std::vector<Literal>> run(const ir::Graph& graph,
       arguments.per_device[d].push_back(xla()->upload(value, static_cast<int>(d)));
   }
   std::vector<std::vector<Literal>> results;
-  for (const auto& list : executable->new_session()->run(arguments)) {
+  for (const auto& list : executable.new_session()->run(arguments)) {
     results.emplace_back();
     for (const BufferRef& buffer : list) results.back().push_back(buffer->to_host());
   }
@@ -268,7 +330,7 @@ graph @sum(%x: f32[2]) mesh(d=4) {
 })");
   std::vector<std::vector<Literal>> lists;
   for (int d = 0; d < 4; ++d) lists.push_back({Literal::of<float>({2}, {1.0f * d, 10.0f * d})});
-  const auto results = run(graph, lists);
+  const auto results = run(*xla()->compile(graph, 0, {}), lists);
   ASSERT_EQ(results.size(), 4u);
   for (const auto& list : results) EXPECT_TRUE(list[0].same_bits(Literal::of<float>({2}, {6, 60})));
 }
@@ -281,12 +343,15 @@ graph @product(%x: f32[4,2] sharding(["r"], []), %w: f32[2,4] sharding([], ["c"]
   %s = reduce(%y) {kind=sum, axes=[0, 1]} : f32[]
   return y: %y, s: %s
 })");
-  const auto results = run(graph, {{Literal::of<float>({4, 2}, {1, 0, 0, 1, 1, 1, 2, 3}),
-                                    Literal::of<float>({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})}});
-  ASSERT_EQ(results.size(), 1u);
-  EXPECT_TRUE(results[0][0].same_bits(
-      Literal::of<float>({4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 6, 8, 10, 12, 17, 22, 27, 32})));
-  EXPECT_EQ(results[0][1].item<float>(), 170.0f);
+  for (const codegen::Partitioner partitioner : {codegen::Partitioner::shardy, codegen::Partitioner::gspmd}) {
+    const auto results = run(*compile_graph(*xla(), graph, partitioner),
+                             {{Literal::of<float>({4, 2}, {1, 0, 0, 1, 1, 1, 2, 3}),
+                               Literal::of<float>({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})}});
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_TRUE(results[0][0].same_bits(
+        Literal::of<float>({4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 6, 8, 10, 12, 17, 22, 27, 32})));
+    EXPECT_EQ(results[0][1].item<float>(), 170.0f);
+  }
 }
 
 TEST_F(PjrtXla, ShardsStayOnTheirDevicesBetweenRuns) {

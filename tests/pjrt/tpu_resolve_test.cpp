@@ -379,7 +379,7 @@ TEST_F(TpuResolve, AServerThatIsNotThereIsAnIoError) {
   set("GCE_METADATA_HOST", place);
   add_device_file();  // asked is asked: a slice of many hosts must not pass for one host
   failure(ErrorKind::kIo, {}, Metadata::ask);
-  set("GCE_METADATA_HOST", "no-such-host.invalid");
+  set("GCE_METADATA_HOST", std::string(64, 'a') + ".invalid");  // too long for a name server to be asked
   failure(ErrorKind::kIo, {}, Metadata::ask);
 }
 

@@ -4,22 +4,8 @@
 set -uo pipefail
 source=$1 part=$2
 script=$source/scripts/cloud-tpu
-home=$(mktemp -d)
-trap 'rm -rf "$home"' EXIT
-mkdir "$home/bin"
-log=$home/log
-: >"$log"
-
-fail() {
-  echo "FAILED: $*"
-  echo "-- log:"
-  cat "$log"
-  exit 1
-}
-tool() {  # a name and its body
-  printf '#!/bin/bash\n%s\n' "$2" >"$home/bin/$1"
-  chmod +x "$home/bin/$1"
-}
+# shellcheck source=pretended.sh
+. "$(dirname "$0")/pretended.sh"
 # shellcheck disable=SC2016
 tool gcloud 'echo "gcloud $*" | head -1 >>"$HOME/log"
 case $4 in
@@ -57,8 +43,8 @@ v5p-8 v2-alpha-tpuv5
 v6e-1 v2-alpha-tpuv6e'
     says "$(run create my-tpu --zone us-west4-a --type v6e-4 --version own --spot --project p --dry-run)" \
       "--accelerator-type=v6e-4 --version=own --spot --zone=us-west4-a --project=p"
-    [[ $(run delete my-tpu --zone us-west4-a --dry-run) == "gcloud compute tpus tpu-vm delete my-tpu --quiet $at" ]] ||
-      fail delete
+    [[ $(run delete my-tpu --zone us-west4-a --dry-run) == "gcloud compute tpus tpu-vm describe my-tpu '--format=value(state)' $at
+gcloud compute tpus tpu-vm delete my-tpu --quiet $at" ]] || fail delete
     [[ $(run status --zone us-west4-a --dry-run) == "gcloud compute tpus tpu-vm list $at" ]] || fail list
     says "$(run status my-tpu --zone us-west4-a --dry-run)" "gcloud compute tpus tpu-vm describe my-tpu"
     out=$(run run my-tpu --zone us-west4-a --delete-after --dry-run -- echo "it's me" 2>/dev/null)
@@ -85,6 +71,7 @@ v6e-1 v2-alpha-tpuv6e'
     refused "not a zone" delete my-tpu --zone us-west4
     refused "needs --type" create my-tpu --zone us-west4-a
     refused "give --version" create my-tpu --zone us-west4-a --type v99-4
+    refused "unknown argument" run my-tpu --zone us-west4-a --native
     refused "unknown argument" create my-tpu --zone us-west4-a --type v6e-4 --sport
     refused "needs a value" create my-tpu --zone
     refused "are for create" delete my-tpu --zone us-west4-a --spot
@@ -111,10 +98,22 @@ v6e-1 v2-alpha-tpuv6e'
     [[ -d $home/systole/tree/.deps && ! -e $home/systole/tree/old ]] || fail "the wrong things stayed"
     if RESULT=7 run run my-tpu --zone us-west4-a >/dev/null 2>&1; then fail "a failure passed"; fi
     ;;
-  native)
-    out=$(run run my-tpu --zone us-west4-a --native --dry-run 2>/dev/null)
-    says "$out" "cd tree && export SYSTOLE_SETUP_ANY=1"
-    [[ $out != *docker* ]] || fail "a container after all"
+  delete)
+    run delete my-tpu --zone us-west4-a --yes >/dev/null 2>&1 || fail "not deleted"
+    logged "gcloud compute tpus tpu-vm delete my-tpu --quiet"
+    : >"$log"
+    # shellcheck disable=SC2016
+    tool gcloud 'echo "gcloud $*" >>"$HOME/log"
+echo "ERROR: (gcloud.compute.tpus.tpu-vm.$4) NOT_FOUND: Resource my-tpu was not found" >&2; exit 1'
+    out=$(run delete my-tpu --zone us-west4-a --yes 2>&1) && fail "a VM that is not there was deleted"
+    says "$out" "there is none: no my-tpu in us-west4-a"
+    [[ $out != *"COULD NOT"* ]] || fail "$out"
+    ! grep -q 'tpu-vm delete' "$log" || fail "deleted what is not there"
+    # A question without an answer is no reason to keep a VM.
+    # shellcheck disable=SC2016
+    tool gcloud 'echo "gcloud $*" >>"$HOME/log"; [[ $4 == delete ]]'
+    run delete my-tpu --zone us-west4-a --yes >/dev/null 2>&1 || fail "not deleted"
+    logged "gcloud compute tpus tpu-vm delete my-tpu --quiet"
     ;;
   delete_after)  # whether the command works or not
     need_git

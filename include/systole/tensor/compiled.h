@@ -31,7 +31,8 @@ namespace systole {
 struct FunctionOptions {
   std::string device;  // empty: where the arguments and Variables are
   std::string name = "main";
-  std::optional<DeviceMesh> mesh;  // run on all its devices
+  std::optional<DeviceMesh> mesh;     // run on all its devices
+  std::optional<runtime::Math> math;  // of f32 products; unset: as SYSTOLE_MATH says
 };
 
 namespace recording {

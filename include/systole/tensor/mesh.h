@@ -49,10 +49,10 @@ struct SYSTOLE_API MeshAxes {
 // "arg1", …, results "result0", …, counted over the Tensors in them.
 struct SYSTOLE_API ShardingRule {
   std::string names;
-  std::vector<MeshAxes> dims;  // those left out are whole
-  MeshAxes largest;            // instead of dims: the largest dimension that divides evenly, if any
-  int rank = -1;               // only what has this many dimensions; -1: any
-  bool may_miss = false;       // whether it may fit nothing, which is refused otherwise
+  std::vector<MeshAxes> dims = {};  // those left out are whole
+  MeshAxes largest = {};            // instead of dims: the largest dimension that divides evenly, if any
+  int rank = -1;                    // only what has this many dimensions; -1: any
+  bool may_miss = false;            // whether it may fit nothing, which is refused otherwise
   bool operator==(const ShardingRule&) const = default;
 };
 

@@ -1,9 +1,11 @@
 #include "backend/pjrt/child.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/env.h"
 #include "systole/base/error.h"
 
 extern char** environ;
@@ -26,6 +29,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+
+constexpr int kNoDescriptors = 126, kNoProgram = 127;  // how a child ends that could not become the helper
+constexpr std::chrono::seconds kLongestDeath{2};       // of a killed child that the kernel still holds
+constexpr std::size_t kLongestOutput = 64 << 10;       // what of it is read
 
 bool write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
@@ -98,42 +105,71 @@ pid_t start(const ChildWork& work, const Memory& question, const Memory& answer,
   if (::getppid() != parent) ::_exit(1);
   for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGTERM, SIGPIPE})
     ::signal(signal, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  // All above the numbers they go to first: one of them may stand where another is to go.
   const int nothing = ::open("/dev/null", O_RDWR);
-  // All at high numbers first: one of them may stand where another is to go.
-  const int from = ::fcntl(nothing, F_DUPFD, 64), to = ::fcntl(output.descriptor(), F_DUPFD, 64),
-            given = ::fcntl(question.descriptor(), F_DUPFD, 64),
-            result = ::fcntl(answer.descriptor(), F_DUPFD, 64);
-  ::dup2(from, STDIN_FILENO);
-  ::dup2(to, STDOUT_FILENO);
-  ::dup2(to, STDERR_FILENO);
-  ::dup2(result, kChildAnswer);
-  ::dup2(given, kChildQuestion);
+  const int from = ::fcntl(nothing, F_DUPFD, kChildQuestion + 1),
+            to = ::fcntl(output.descriptor(), F_DUPFD, kChildQuestion + 1),
+            given = ::fcntl(question.descriptor(), F_DUPFD, kChildQuestion + 1),
+            result = ::fcntl(answer.descriptor(), F_DUPFD, kChildQuestion + 1);
+  if (from < 0 || to < 0 || given < 0 || result < 0 || ::dup2(from, STDIN_FILENO) < 0 ||
+      ::dup2(to, STDOUT_FILENO) < 0 || ::dup2(to, STDERR_FILENO) < 0 || ::dup2(result, kChildAnswer) < 0 ||
+      ::dup2(given, kChildQuestion) < 0)
+    ::_exit(kNoDescriptors);
+  for (const int descriptor : {nothing, from, to, given, result})
+    if (descriptor > kChildQuestion) ::close(descriptor);
   environ = variable_list.data();
   if (!helper.empty()) {
     ::execv(helper.c_str(), argument_list.data());
-    ::_exit(127);
+    ::_exit(kNoProgram);
   }
   work.here();
   ::_exit(1);
 }
 
-// The status of the child; nothing when it was still running at the limit and was killed.
-std::optional<int> wait_for(pid_t child, std::chrono::milliseconds limit) {
+// The status of the child; nothing when it is still running at the end.
+std::optional<int> wait_until(pid_t child, Clock::time_point end) {
   int status = 0;
-  const Clock::time_point end = Clock::now() + limit;
   for (std::chrono::microseconds pause{500};;
        pause = std::min(pause * 2, std::chrono::microseconds{10'000})) {
     const pid_t done = ::waitpid(child, &status, WNOHANG);
     if (done == child) return status;
     if (done < 0 && errno != EINTR) return 0;  // the program ignores SIGCHLD: nobody knows the status
-    if (Clock::now() > end) break;
+    if (Clock::now() > end) return std::nullopt;
     std::this_thread::sleep_for(pause);
   }
+}
+
+// The same; one that was still running at the limit is killed.
+std::optional<int> wait_for(pid_t child, std::chrono::milliseconds limit) {
+  if (const std::optional<int> status = wait_until(child, Clock::now() + limit)) return status;
   ::kill(-child, SIGKILL);
   ::kill(child, SIGKILL);
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  // A driver may hold it for as long as it likes.
+  (void)wait_until(child, Clock::now() + kLongestDeath);
   return std::nullopt;
+}
+
+// The end of what a child has written.
+std::string read_end(int descriptor) {
+  struct stat info{};
+  if (::fstat(descriptor, &info) != 0) return {};
+  const auto size = static_cast<std::size_t>(info.st_size);
+  std::string text(std::min(size, kLongestOutput), '\0');
+  const ssize_t n = ::pread(descriptor, text.data(), text.size(), static_cast<off_t>(size - text.size()));
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  return text;
+}
+
+bool is_unstarted(const ChildWork& work, int code) {
+  return code == kNoDescriptors || (code == kNoProgram && !work.helper.empty());
+}
+
+bool is_program(const fs::path& file) {
+  std::error_code code;
+  return fs::is_regular_file(file, code) && ::access(file.c_str(), X_OK) == 0;
 }
 
 }  // namespace
@@ -162,11 +198,15 @@ ChildResult run_in_child(const ChildWork& work, const std::string& where) {
   const pid_t child = start(work, question, answer, output);
   if (child < 0) throw Error(ErrorKind::kIo, where, "cannot start a process", {}, std::strerror(errno));
   const std::optional<int> status = wait_for(child, work.limit);
-  ChildResult result{read_all(answer.descriptor()), last_words(read_all(output.descriptor())), {}};
+  ChildResult result{read_all(answer.descriptor()), last_words(read_end(output.descriptor())), {}};
   if (!status)
     result.failure = fmt::format("took more than {:g} s", static_cast<double>(work.limit.count()) / 1000);
   else if (WIFSIGNALED(*status))
     result.failure = fmt::format("crashed ({})", ::strsignal(WTERMSIG(*status)));
+  else if (result.answer.empty() && WIFEXITED(*status) && is_unstarted(work, WEXITSTATUS(*status)))
+    throw Error(ErrorKind::kIo, where,
+                fmt::format("cannot start {}: {}", work.helper.empty() ? "a process" : work.helper.string(),
+                            WEXITSTATUS(*status) == kNoProgram ? "it cannot be run" : "too few descriptors"));
   else if (result.answer.empty() && WIFEXITED(*status) && WEXITSTATUS(*status) != 0)
     result.failure = fmt::format("ended the process with code {}", WEXITSTATUS(*status));
   else if (result.answer.empty())
@@ -174,16 +214,29 @@ ChildResult run_in_child(const ChildWork& work, const std::string& where) {
   return result;
 }
 
+fs::path find_helper(const fs::path& program, const fs::path& library, const std::string& search) {
+  if (program.filename() == "systole") return program;
+  std::vector<fs::path> places;
+  for (const char* beside : {"systole", "../systole", "../bin/systole"})
+    places.push_back(program.parent_path() / beside);
+  for (const char* beside : {"../bin/systole", "../../bin/systole"})  // lib, or lib/MACHINE
+    places.push_back(library.parent_path() / beside);
+  std::istringstream folders(search);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    places.push_back(fs::path(folder) / "systole");
+  for (const fs::path& place : places)
+    if (place.is_absolute() && is_program(place.lexically_normal())) return place.lexically_normal();
+  return {};
+}
+
 fs::path find_helper() {
   std::error_code code;
   const fs::path program = fs::read_symlink("/proc/self/exe", code);
-  if (code) return {};
-  if (program.filename() == "systole") return program;
-  for (const char* beside : {"systole", "../systole", "../bin/systole"})
-    if (const fs::path helper = (program.parent_path() / beside).lexically_normal();
-        fs::is_regular_file(helper, code) && ::access(helper.c_str(), X_OK) == 0)
-      return helper;
-  return {};
+  fs::path library;
+  fs::path (*const self)() = find_helper;
+  if (Dl_info info{}; ::dladdr(reinterpret_cast<const void*>(self), &info) != 0 && info.dli_fname != nullptr)
+    library = fs::absolute(info.dli_fname, code);
+  return find_helper(program, library, env::text("PATH").value_or(""));
 }
 
 }  // namespace systole::pjrt

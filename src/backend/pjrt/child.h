@@ -30,11 +30,14 @@ struct ChildResult {
       failure;  // how it ended when not by itself: "crashed (Aborted)", "took more than 5 s"; else empty
 };
 
-// Throws kIo when no process can be started.
+// Throws kIo when no process can be started, be it that the helper cannot be run.
 ChildResult run_in_child(const ChildWork& work, const std::string& where);
 
-// This program when it is `systole`, or one beside it; empty when there is none.
+// This program when it is `systole`, one beside it, one that belongs to this library, or one in PATH; empty
+// when there is none.
 std::filesystem::path find_helper();
+std::filesystem::path find_helper(const std::filesystem::path& program, const std::filesystem::path& library,
+                                  const std::string& search);
 
 // For the child: everything a descriptor has from its start, and the end of the process with an answer.
 std::string read_all(int descriptor);

@@ -1,6 +1,7 @@
 #include "backend/pjrt/client.h"
 
 #include <fmt/format.h>
+#include <atomic>
 #include <charconv>
 #include <numeric>
 
@@ -111,15 +112,27 @@ Device describe(const Api& api, PJRT_Device* device) {
   return {device, id.id, text_of(kind.device_kind, kind.device_kind_size), memory_of(api, device)};
 }
 
-// What an upload in flight reads from.
+// What an upload in flight reads from. The copy of the Literal shares its storage, which nobody writes to
+// while it is shared.
 struct InFlight {
+  InFlight(const Api& a, const Literal& v) : api(&a), value(v) {}
   const Api* api;
-  Event done;
   Literal value;
+  Event done;
+  std::atomic<bool> handed = false;  // to the plugin, whose own order of things need not be ours
 };
+
+// The plugin reads the value until this returns.
+void settle(const Api& api, const Event& done) {
+  if (!done) return;
+  SYSTOLE_PJRT_ARGS(PJRT_Event_Await, args);
+  args.event = done.get();
+  api.discard(api.table().PJRT_Event_Await(&args));
+}
 
 void finish(PJRT_Error* error, void* argument) {
   const std::unique_ptr<InFlight> upload(static_cast<InFlight*>(argument));
+  (void)upload->handed.load(std::memory_order_acquire);
   upload->api->discard(error);  // the buffer carries it too
 }
 
@@ -208,6 +221,16 @@ Client::Client(const PluginSpec& spec)
   stored_ = std::make_unique<const StoredPrograms>(api(), std::move(maker));
 }
 
+PJRT_Program as_program(const std::string& stablehlo) {
+  constexpr std::string_view kFormat = "mlir";
+  PJRT_Program program{PJRT_Program_STRUCT_SIZE};
+  program.code = const_cast<char*>(stablehlo.data());  // read only
+  program.code_size = stablehlo.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  return program;
+}
+
 LoadedExecutable Client::compile(const std::string& stablehlo, const Layout& layout) const {
   const std::string options = compile_options(layout);
   return stored_->find_or_compile(client_.get(), stablehlo, options,
@@ -215,12 +238,7 @@ LoadedExecutable Client::compile(const std::string& stablehlo, const Layout& lay
 }
 
 LoadedExecutable Client::compile_now(const std::string& stablehlo, const std::string& options) const {
-  constexpr std::string_view kFormat = "mlir";
-  PJRT_Program program{PJRT_Program_STRUCT_SIZE};
-  program.code = const_cast<char*>(stablehlo.data());  // read only
-  program.code_size = stablehlo.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
+  PJRT_Program program = as_program(stablehlo);
   SYSTOLE_PJRT_ARGS(PJRT_Client_Compile, args);
   args.client = client_.get();
   args.program = &program;
@@ -244,7 +262,10 @@ std::size_t Client::output_count(const LoadedExecutable& executable) const {
 }
 
 DeviceBuffer Client::upload(const Literal& value, PJRT_Device* device) const {
-  const bool at_once = value.byte_size() <= kCopiedAtOnce || !api().has(&PJRT_Api::PJRT_Event_OnReady);
+  const bool at_once = value.byte_size() <= kCopiedAtOnce || !api().has(&PJRT_Api::PJRT_Event_OnReady) ||
+                       !api().has(&PJRT_Api::PJRT_Event_Await);
+  // Made first: nothing may be thrown while the plugin reads.
+  std::unique_ptr<InFlight> held = at_once ? nullptr : std::make_unique<InFlight>(api(), value);
   const Ints dims = value.dims();
   SYSTOLE_PJRT_ARGS(PJRT_Client_BufferFromHostBuffer, args);
   args.client = client_.get();
@@ -258,16 +279,26 @@ DeviceBuffer Client::upload(const Literal& value, PJRT_Device* device) const {
   SYSTOLE_PJRT_CALL(api(), PJRT_Client_BufferFromHostBuffer, args);
   DeviceBuffer buffer(api(), args.buffer);
   Event done(api(), args.done_with_host_buffer);
-  if (!buffer) throw Error(ErrorKind::kUnsupported, api().where(), "the plugin made no buffer");
-  if (at_once || !done) return buffer;
-
-  // The copy of the Literal shares its storage, which nobody writes to while it is shared.
-  auto held = std::make_unique<InFlight>(InFlight{&api(), std::move(done), value});
-  SYSTOLE_PJRT_ARGS(PJRT_Event_OnReady, ready);
-  ready.event = held->done.get();
-  ready.callback = finish;
-  ready.user_arg = held.get();
-  SYSTOLE_PJRT_CALL(api(), PJRT_Event_OnReady, ready);
+  const auto check_made = [&] {
+    if (!buffer) throw Error(ErrorKind::kUnsupported, api().where(), "the plugin made no buffer");
+  };
+  if (at_once || !done) {
+    check_made();
+    return buffer;
+  }
+  held->done = std::move(done);
+  try {
+    check_made();
+    SYSTOLE_PJRT_ARGS(PJRT_Event_OnReady, ready);
+    ready.event = held->done.get();
+    ready.callback = finish;
+    ready.user_arg = held.get();
+    held->handed.store(true, std::memory_order_release);
+    SYSTOLE_PJRT_CALL(api(), PJRT_Event_OnReady, ready);
+  } catch (...) {
+    settle(api(), held->done);
+    throw;
+  }
   held.release();  // finish() has it, or had it already
   return buffer;
 }

@@ -41,6 +41,7 @@ struct Layout {
 std::string compile_options(const Layout& layout);  // a CompileOptionsProto
 
 PJRT_Buffer_Type buffer_type(DType dtype);
+PJRT_Program as_program(const std::string& stablehlo);  // reads the text, which must live as long
 
 class Client {
  public:

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "base/env.h"
@@ -16,6 +18,10 @@ namespace systole::pjrt {
 namespace {
 
 namespace fs = std::filesystem;
+
+// PCI device numbers: v2 and v3, one without a public name, v4, v5p, v5e, v6e, 7x.
+constexpr std::array<std::string_view, 7> kTpuModels = {"0x0027", "0x0056", "0x005e", "0x0062",
+                                                        "0x0063", "0x006f", "0x0076"};
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -86,6 +92,46 @@ std::string cleaned(std::string text) {
   return text;
 }
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const std::size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+// "NAME:PATH"; one that is wrong is told and passed over.
+std::optional<PluginSpec> named_plugin(std::string_view entry, const std::string& source) {
+  const std::size_t colon = entry.find(':');
+  const std::string_view name = trimmed(entry.substr(0, colon));
+  const std::string_view path =
+      colon == std::string_view::npos ? std::string_view() : trimmed(entry.substr(colon + 1));
+  if (!name.empty() && !path.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0)
+    return PluginSpec{cleaned(std::string(name)), std::string(path), source};
+  log(LogLevel::warn, fmt::format("{}: \"{}\" is not NAME:PATH", source, entry));
+  return std::nullopt;
+}
+
+std::optional<fs::path> config_file() {
+  const auto chosen = env::text("XDG_CONFIG_HOME"), home = env::text("HOME");
+  if (chosen && fs::path(*chosen).is_absolute()) return fs::path(*chosen) / "systole/plugins";
+  if (home) return fs::path(*home) / ".config/systole/plugins";
+  return std::nullopt;
+}
+
+std::vector<PluginSpec> plugins_of_file(const fs::path& file) {
+  std::vector<PluginSpec> found;
+  std::ifstream in(file);
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const std::string_view entry = trimmed(std::string_view(line).substr(0, line.find('#')));
+    if (entry.empty()) continue;
+    if (auto spec = named_plugin(entry, fmt::format("{}:{}", file.string(), number)))
+      found.push_back(std::move(*spec));
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string plugin_name(const fs::path& library) {
@@ -131,13 +177,10 @@ std::vector<PluginSpec> discover() {
   const char* const list = "PJRT_NAMES_AND_LIBRARY_PATHS";
   if (const auto path = env::text(single)) add({plugin_name(*path), *path, single});
   if (const auto text = env::text(list))
-    for (const std::string& entry : split(*text, ',')) {
-      const std::size_t colon = entry.find(':');
-      if (colon == std::string::npos || std::isalpha(static_cast<unsigned char>(entry[0])) == 0)
-        log(LogLevel::warn, fmt::format("{}: \"{}\" is not NAME:PATH", list, entry));
-      else
-        add({cleaned(entry.substr(0, colon)), entry.substr(colon + 1), list});
-    }
+    for (const std::string& entry : split(*text, ','))
+      if (auto spec = named_plugin(entry, list)) add(std::move(*spec));
+  if (const auto file = config_file())
+    for (PluginSpec& spec : plugins_of_file(*file)) add(std::move(spec));
   std::set<fs::path> seen;
   for (const fs::path& folder : package_folders())
     if (seen.insert(folder.lexically_normal()).second)
@@ -156,14 +199,20 @@ fs::path cuda_toolkit(const fs::path& library) {
 }
 
 bool has_tpu(const fs::path& root) {
-  for (const fs::path& file : entries_of(root / "dev"))
-    if (file.filename().string().starts_with("accel")) return true;
+  std::error_code code;
+  // accel0, …; the NPUs of others are in a folder accel.
+  for (const fs::path& file : entries_of(root / "dev")) {
+    const std::string name = file.filename().string();
+    const bool numbered = name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
+    if (name.starts_with("accel") && numbered && !fs::is_directory(file, code)) return true;
+  }
   // Newer TPUs are behind vfio; Google's network cards and disks have its vendor number too.
   for (const fs::path& device : entries_of(root / "sys/bus/pci/devices")) {
-    std::string vendor, kind;
+    std::string vendor, model;
     std::ifstream(device / "vendor") >> vendor;
-    std::ifstream(device / "class") >> kind;
-    if (vendor == "0x1ae0" && !kind.starts_with("0x01") && !kind.starts_with("0x02")) return true;
+    std::ifstream(device / "device") >> model;
+    if (vendor == "0x1ae0" && std::find(kTpuModels.begin(), kTpuModels.end(), model) != kTpuModels.end())
+      return true;
   }
   return false;
 }

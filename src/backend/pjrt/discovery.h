@@ -1,7 +1,8 @@
 #pragma once
 
 // Where plugins may be: SYSTOLE_PJRT_PLUGIN (a path), PJRT_NAMES_AND_LIBRARY_PATHS ("name:path,name2:path2"),
-// then packages: in the folders of SYSTOLE_PLUGIN_PATH, of PYTHONPATH and of the Python installations found,
+// the file systole/plugins of XDG_CONFIG_HOME or ~/.config (lines of NAME:PATH, # before a comment), then
+// packages: in the folders of SYSTOLE_PLUGIN_PATH, of PYTHONPATH and of the Python installations found,
 // and in the dependencies folder beside the program. Finding loads nothing. Of plugins with one name the
 // first counts.
 
@@ -31,7 +32,7 @@ std::string plugin_name(const std::filesystem::path& library);
 // places.
 std::filesystem::path cuda_toolkit(const std::filesystem::path& library);
 
-// Whether the machine has a TPU, by its device files; `root` is "/" outside tests.
+// Whether the machine has a TPU, by its device files and PCI numbers; `root` is "/" outside tests.
 bool has_tpu(const std::filesystem::path& root = "/");
 
 }  // namespace systole::pjrt

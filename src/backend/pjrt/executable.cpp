@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <atomic>
 #include <typeinfo>
 
 #include "base/log.h"
@@ -12,6 +13,15 @@ namespace {
 
 using runtime::BufferRef;
 using runtime::RunArguments;
+
+// Whether nobody else holds the array; whoever did is done with it, and this thread sees that.
+bool is_sole(const ShardsRef& shards) {
+  if (shards.use_count() != 1) return false;
+#if !defined(__SANITIZE_THREAD__)                       // which knows no fences
+  std::atomic_thread_fence(std::memory_order_acquire);  // use_count() orders nothing
+#endif
+  return true;
+}
 
 // What a run needs is allocated with the session. Donated arrays are taken out of their Buffers first: an
 // array that nobody else holds then may be overwritten, and its Shards go on to hold the result.
@@ -111,6 +121,7 @@ class PjrtSession final : public runtime::Session {
         ArrayBuffer& given = checked(arguments.per_device[list][i], i);
         ShardsRef shards = donated_[i] ? given.take() : given.shards();
         if (!shards) shards = held_already(arguments, list, i);
+        held_[list][i] = shards;  // for restore(), should the move to another device fail
         held_[list][i] = where_wanted(std::move(shards), list, i);
       }
   }
@@ -163,7 +174,7 @@ class PjrtSession final : public runtime::Session {
     for (std::size_t i = 0; i < program_->inputs.size(); ++i) {
       bool free = donated_[i];
       for (const std::vector<ShardsRef>& list : held_)
-        free = free && list[i].use_count() == 1 && list[i]->buffers.size() == (many ? 1 : program_->devices);
+        free = free && is_sole(list[i]) && list[i]->buffers.size() == (many ? 1 : program_->devices);
       if (!free) kept_.push_back(static_cast<std::int64_t>(i));
     }
     for (std::size_t d = 0; d < program_->devices; ++d)
@@ -235,7 +246,7 @@ class PjrtSession final : public runtime::Session {
       ArrayBuffer& given = array(arguments, list, i);
       if (results[o] || (repeated_ && given.shards())) continue;
       ShardsRef shards = std::move(held_[list][i]);
-      if (!shards || shards.use_count() > 1 || copy_[list][i] != 0) shards = std::make_shared<Shards>();
+      if (!shards || !is_sole(shards) || copy_[list][i] != 0) shards = std::make_shared<Shards>();
       fill(*shards, list, o);
       given.set(std::move(shards));
       results[o] = arguments.per_device[list][i];

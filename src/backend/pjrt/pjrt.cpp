@@ -2,19 +2,21 @@
 
 #include <fmt/format.h>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "backend/pjrt/array.h"
 #include "backend/pjrt/client.h"
 #include "backend/pjrt/executable.h"
 #include "backend/pjrt/probe.h"
-#include "codegen/stablehlo.h"
+#include "base/log.h"
 #include "eval/eval.h"
 
 namespace systole::pjrt {
 
 namespace {
 
+using codegen::Partitioner;
 using ir::Graph;
 using runtime::Backend;
 using runtime::BufferRef;
@@ -76,7 +78,7 @@ const ir::Sharding* sharding_of(const Graph& graph, ir::ValueId value) {
 class PjrtBackend final : public Backend {
  public:
   PjrtBackend(std::shared_ptr<Slot> slot, DeviceName name) : slot_(std::move(slot)), name_(std::move(name)) {
-    text_ = name_.plugin.empty() ? name_.backend : name_.backend + ":" + name_.plugin;
+    text_ = name_.backend_name();
   }
   std::string_view name() const override { return text_; }
 
@@ -106,6 +108,12 @@ class PjrtBackend final : public Backend {
 
   std::shared_ptr<const runtime::Executable> compile(const Graph& graph, int ordinal,
                                                      const CompileOptions& options) override {
+    return compile(graph, ordinal, options, std::nullopt);
+  }
+
+  std::shared_ptr<const runtime::Executable> compile(const Graph& graph, int ordinal,
+                                                     const CompileOptions& options,
+                                                     std::optional<Partitioner> only) {
     if (!graph.is_static())
       throw Error(ErrorKind::kShape, text_, "a graph with symbols must be bound to numbers first");
     const bool collective = eval::uses_collectives(graph), sharded = !collective && has_shardings(graph);
@@ -135,13 +143,28 @@ class PjrtBackend final : public Backend {
       for (std::size_t i = 0; i < program.outputs.size(); ++i)
         results.push_back(place(program.outputs[i], graph.outputs()[i].value, at));
     }
+    const auto compile_by = [&](Partitioner partitioner) {
+      Layout over = layout(*program.client, ordinal, program.devices, sharded);
+      over.shardy = sharded && partitioner == Partitioner::shardy;
+      codegen::StableHloOptions emit;
+      emit.reduced_precision = options.math == runtime::Math::tf32;
+      emit.partitioner = partitioner;
+      return program.client->compile(codegen::stablehlo(graph, emit), over);
+    };
     // XLA is leaving GSPMD; an old plugin has nothing else.
-    Layout over = layout(*program.client, ordinal, program.devices, sharded);
-    over.shardy = sharded && program.client->api().minor() >= kShardyMinor;
-    codegen::StableHloOptions emit;
-    emit.reduced_precision = options.math == runtime::Math::tf32;
-    emit.partitioner = over.shardy ? codegen::Partitioner::shardy : codegen::Partitioner::gspmd;
-    program.executable = program.client->compile(codegen::stablehlo(graph, emit), over);
+    const bool shardy = sharded && program.client->api().minor() >= kShardyMinor;
+    const Partitioner first = only.value_or(shardy ? Partitioner::shardy : Partitioner::gspmd);
+    try {
+      program.executable = compile_by(first);
+    } catch (const Error& error) {
+      if (only || first == Partitioner::gspmd || error.kind() == ErrorKind::kOutOfMemory) throw;
+      log(LogLevel::warn,
+          fmt::format("{}: Shardy is refused, GSPMD is tried: {}", program.first.to_string(), error.what()));
+      if (std::optional<LoadedExecutable> second = compiled([&] { return compile_by(Partitioner::gspmd); }))
+        program.executable = std::move(*second);
+      else
+        throw;  // what is wrong is not Shardy
+    }
     return make_executable(std::move(program));
   }
 
@@ -175,6 +198,14 @@ class PjrtBackend final : public Backend {
   }
 
  private:
+  template <class F>
+  static std::optional<LoadedExecutable> compiled(F&& compile) try {
+    return compile();
+  } catch (const Error& error) {
+    log(LogLevel::debug, error.what());
+    return std::nullopt;
+  }
+
   DeviceName named(int ordinal) const { return {name_.backend, name_.plugin, ordinal}; }
 
   // The client, which has the devices from `ordinal` on.
@@ -231,6 +262,11 @@ std::unique_ptr<Backend> make_backend(const PluginSpec& spec) {
 
 std::shared_ptr<const runtime::Executable> compile_text(Backend& backend, TextProgram program, int ordinal) {
   return dynamic_cast<PjrtBackend&>(backend).compile(std::move(program), ordinal);
+}
+
+std::shared_ptr<const runtime::Executable> compile_graph(Backend& backend, const Graph& graph,
+                                                         Partitioner partitioner) {
+  return dynamic_cast<PjrtBackend&>(backend).compile(graph, 0, {}, partitioner);
 }
 
 }  // namespace systole::pjrt

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/pjrt/discovery.h"
+#include "codegen/stablehlo.h"
 #include "systole/runtime.h"
 
 namespace systole::pjrt {
@@ -29,5 +30,8 @@ struct TextProgram {
 };
 std::shared_ptr<const runtime::Executable> compile_text(runtime::Backend& backend, TextProgram program,
                                                         int ordinal = 0);
+// As Backend::compile(), with the shardings in this form only.
+std::shared_ptr<const runtime::Executable> compile_graph(runtime::Backend& backend, const ir::Graph& graph,
+                                                         codegen::Partitioner partitioner);
 
 }  // namespace systole::pjrt

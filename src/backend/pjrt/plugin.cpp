@@ -148,6 +148,21 @@ Plugin::Plugin(const PluginSpec& spec) : spec_(spec), api_(open(spec), label(spe
     SYSTOLE_PJRT_CALL(api_, PJRT_Plugin_Attributes, args);
     attributes_ = named_values(args.attributes, args.num_attributes);
   }
+  check_stablehlo();
+}
+
+// A plugin that says nothing is believed to take what it is given.
+void Plugin::check_stablehlo() const {
+  const std::vector<std::int64_t> ours(kStableHloVersion.begin(), kStableHloVersion.end());
+  const std::string text = fmt::format("{}", fmt::join(ours, "."));
+  if (const auto least = attributes_.find("stablehlo_minimum_version");
+      least != attributes_.end() && least->second.integers > ours)
+    throw Error(ErrorKind::kUnsupported, label(spec_), "the plugin no longer takes this build's StableHLO",
+                text, least->second.text + " or newer");
+  if (const auto current = attributes_.find("stablehlo_current_version");
+      current != attributes_.end() && current->second.integers < ours)
+    log(LogLevel::info, fmt::format("{}: StableHLO {}, programs were tried on {} and newer", label(spec_),
+                                    current->second.text, text));
 }
 
 }  // namespace systole::pjrt

@@ -3,6 +3,7 @@
 // One PJRT plugin, loaded into this process. It is loaded with its symbols to itself and stays until the
 // process ends: plugins leave threads behind. A plugin nobody has tried before goes through probe() first.
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -25,10 +26,13 @@ using NamedValues = std::map<std::string, NamedValue, std::less<>>;
 // Reads an array whose elements may be longer or shorter than this build's.
 NamedValues named_values(const PJRT_NamedValue* values, std::size_t count);
 
+// The StableHLO that programs are written in: the oldest that all of them were tried on.
+inline constexpr std::array<std::int64_t, 3> kStableHloVersion = {1, 13, 3};
+
 class Plugin {
  public:
-  // Loads and initialises. Throws kNotFound when there is no such file, else kUnsupported or the plugin's
-  // error.
+  // Loads and initialises. Throws kNotFound when there is no such file, else kUnsupported, also for a plugin
+  // that no longer takes kStableHloVersion, or the plugin's error.
   explicit Plugin(const PluginSpec& spec);
 
   const PluginSpec& spec() const { return spec_; }
@@ -36,6 +40,8 @@ class Plugin {
   const NamedValues& attributes() const { return attributes_; }
 
  private:
+  void check_stablehlo() const;
+
   PluginSpec spec_;
   Api api_;
   NamedValues attributes_;

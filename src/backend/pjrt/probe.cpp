@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <charconv>
-#include <cstdint>
 #include <exception>
 #include <fstream>
 #include <span>
@@ -57,9 +56,7 @@ std::string circumstances(const PluginSpec& spec) {
 }
 
 fs::path memo_of(const std::string& text, const fs::path& cache) {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return cache / "pjrt" / fmt::format("probe-{:016x}", hash);
+  return cache / "pjrt" / runtime::CacheKey("probe").add(text).file_name();
 }
 
 bool is_remembered(const std::string& text, const fs::path& memo) try {

@@ -1,5 +1,6 @@
 #include "backend/pjrt/topology.h"
 
+#include "backend/pjrt/client.h"
 #include "backend/pjrt/plugin.h"
 
 namespace systole::pjrt {
@@ -59,12 +60,7 @@ TopologyFacts TopologyDescription::facts() const {
 }
 
 CompiledExecutable TopologyDescription::compile(const std::string& stablehlo, const Layout& layout) const {
-  constexpr std::string_view kFormat = "mlir";
-  PJRT_Program program{PJRT_Program_STRUCT_SIZE};
-  program.code = const_cast<char*>(stablehlo.data());  // read only
-  program.code_size = stablehlo.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
+  PJRT_Program program = as_program(stablehlo);
   const std::string options = compile_options(layout);
   SYSTOLE_PJRT_ARGS(PJRT_Compile, args);
   args.topology = topology_.get();

@@ -17,13 +17,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Without these libtpu asks the cloud's metadata server for minutes, and only one process at a time can use
-// it, as if it were a TPU. What they say of the machine is a formality where only topologies by name are
-// wanted.
-const std::vector<std::string> kVariables = {
-    "TPU_SKIP_MDS_QUERY=1",           "TPU_ACCELERATOR_TYPE=v5litepod-4",
-    "TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0",
-    "TPU_HOST_BOUNDS=1,1,1",          "TPU_LOG_DIR=disabled",
-    "ALLOW_MULTIPLE_LIBTPU_LOAD=1"};
+// it, as if it were a TPU; and it writes logs into the folder for temporary files. What they say of the
+// machine is a formality where only topologies by name are wanted.
+const std::vector<std::string> kVariables = {"TPU_SKIP_MDS_QUERY=1",
+                                             "TPU_ACCELERATOR_TYPE=v5litepod-4",
+                                             "TPU_WORKER_HOSTNAMES=localhost",
+                                             "TPU_WORKER_ID=0",
+                                             "TPU_HOST_BOUNDS=1,1,1",
+                                             "TPU_LOG_DIR=disabled",
+                                             "TPU_MIN_LOG_LEVEL=3",
+                                             "ALLOW_MULTIPLE_LIBTPU_LOAD=1"};
 
 // Questions and answers are lists of texts, each after its length; both processes are of one build.
 class Texts {

@@ -65,7 +65,7 @@ Prepared train(const Workload& work, const std::string& mode, Model made) {
   }
   const bool many = mode == kManySteps;
   auto update = training.step(work);
-  auto step = std::make_shared<Compiled<decltype(update)>>(compile(update));
+  auto step = std::make_shared<Compiled<decltype(update)>>(compile(update, {.math = work.math}));
   const Batch batch = batch_of(work, many ? kStackedBatches : 0);
   const Tensor x(batch.x), y(batch.y);
 

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "systole/base/literal.h"
+#include "systole/runtime.h"
 
 namespace systole::cli::bench {
 
 struct Workload {
   std::string name, model, dtype;  // dtype: fp32 or bf16, the peers' spelling
   std::int64_t batch = 0;
+  runtime::Math math = runtime::Math::f32;  // of f32 products
   enum class Optimizer { sgd, adam, adamw } optimizer = Optimizer::adam;
   double lr = 1e-3, weight_decay = 0, beta2 = 0.999;
   std::int64_t vocabulary = 0, length = 0;        // of sequences

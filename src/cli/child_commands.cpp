@@ -1,4 +1,4 @@
-#include "cli/pjrt_probe.h"
+#include "cli/child_commands.h"
 
 #include <fcntl.h>
 #include <charconv>
@@ -14,7 +14,7 @@ namespace systole::cli {
 
 #ifdef SYSTOLE_HAVE_PJRT
 
-void probe_when_asked(int argc, char** argv) {
+void run_child_command(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == pjrt::kTpuQuestionCommand &&
       ::fcntl(pjrt::kChildQuestion, F_GETFD) >= 0)
     pjrt::answer_tpu_question();
@@ -28,7 +28,7 @@ void probe_when_asked(int argc, char** argv) {
 
 #else
 
-void probe_when_asked(int, char**) {}
+void run_child_command(int, char**) {}
 
 #endif
 

@@ -12,6 +12,16 @@ endif()
 find_package(Threads REQUIRED)
 target_link_libraries(systole_settings INTERFACE Threads::Threads)
 
+# The threads of parallel_for: libgomp's, which other libraries share. The thread sanitizer does not know its locks, and
+# clang has an OpenMP of its own; both get threads made for each call.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT SYSTOLE_SANITIZE MATCHES thread)
+  find_package(OpenMP QUIET COMPONENTS CXX)
+endif()
+if(OpenMP_CXX_FOUND)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/parallel.cpp PROPERTIES COMPILE_OPTIONS ${OpenMP_CXX_FLAGS})
+  target_link_libraries(systole_settings INTERFACE ${OpenMP_gomp_LIBRARY})
+endif()
+
 find_package(ZLIB QUIET)  # compressed .npz
 if(ZLIB_FOUND)
   target_link_libraries(systole_settings INTERFACE ZLIB::ZLIB)
@@ -26,6 +36,12 @@ find_path(PJRT_INCLUDE_DIR pjrt_c_api.h NO_DEFAULT_PATH
   HINTS ${SYSTOLE_PJRT_HEADER_DIR} ${PROJECT_SOURCE_DIR}/.deps/xla_plugins/xla_cpu_pjrt/include)
 if(NOT PJRT_INCLUDE_DIR)
   message(NOTICE "pjrt_c_api.h not found (scripts/setup, or SYSTOLE_PJRT_HEADER_DIR): pjrt and tpu devices are left out")
+endif()
+
+# Headers only: the loader is opened when first needed.
+find_path(OPENCL_INCLUDE_DIR CL/cl.h)
+if(NOT OPENCL_INCLUDE_DIR)
+  message(NOTICE "CL/cl.h not found: opencl devices are left out")
 endif()
 
 find_package(PNG QUIET)

@@ -9,6 +9,9 @@ install(TARGETS systole EXPORT SystoleTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/systole DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+if(TARGET systole_clang)
+  install(TARGETS systole_clang LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(TARGET systole_command)
   install(TARGETS systole_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -24,6 +27,7 @@ if(NOT BUILD_SHARED_LIBS)
   endforeach()
   target_link_libraries(systole INTERFACE
     $<INSTALL_INTERFACE:$<LINK_ONLY:Threads::Threads>>
+    $<$<BOOL:${OpenMP_CXX_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:gomp>>>
     $<$<BOOL:${fmt_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:fmt::fmt>>>
     $<$<BOOL:${ZLIB_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:ZLIB::ZLIB>>>
     $<$<BOOL:${PNG_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:PNG::PNG>>>)

@@ -153,13 +153,13 @@ TEST_P(BenchLosses, T1AgreesWithThePeers) {
 
 TEST_P(BenchLosses, T2AgreesWithThePeers) { expect_losses("T2", 64, kOneStep, {4.4795, 3.2695, 2.6629}); }
 
-// What takes the reference long; there these are slow tests.
-using BenchXlaLosses = BenchLosses;
-INSTANTIATE_TEST_SUITE_P(On, BenchXlaLosses, testing::Values("pjrt:cpu"), device_suffix);
+// What takes the reference and OpenCL on a processor long; there these are slow tests.
+using BenchLargeLosses = BenchLosses;
+INSTANTIATE_TEST_SUITE_P(On, BenchLargeLosses, testing::Values("cpu", "pjrt:cpu"), device_suffix);
 
-TEST_P(BenchXlaLosses, T3AgreesWithThePeers) { expect_losses("T3", 128, kOneStep, kT3Losses); }
-TEST_P(BenchXlaLosses, T5AgreesWithThePeers) { expect_losses("T5", 32, kOneStep, kT5Losses); }
-TEST_P(BenchXlaLosses, T6AgreesWithThePeers) { expect_losses("T6", 4, kOneStep, kT6Losses); }
+TEST_P(BenchLargeLosses, T3AgreesWithThePeers) { expect_losses("T3", 128, kOneStep, kT3Losses); }
+TEST_P(BenchLargeLosses, T5AgreesWithThePeers) { expect_losses("T5", 32, kOneStep, kT5Losses); }
+TEST_P(BenchLargeLosses, T6AgreesWithThePeers) { expect_losses("T6", 4, kOneStep, kT6Losses); }
 
 TEST_F(BenchTest, LinesHaveThePeersForm) {
   const Outcome outcome = run("T1 --batch 64 --quick --seconds 0.01 --json");

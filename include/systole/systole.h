@@ -13,4 +13,5 @@
 #include "systole/ops.h"
 #include "systole/optim.h"
 #include "systole/runtime.h"
+#include "systole/runtime/timeline.h"
 #include "systole/tensor.h"

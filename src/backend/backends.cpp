@@ -1,6 +1,7 @@
 // The backends of this build, one line each. The rank orders them for "auto": lower is preferred.
 
 #include "backend/cpu/cpu.h"
+#include "backend/opencl/opencl.h"
 #include "backend/reference/reference.h"
 #ifdef SYSTOLE_HAVE_PJRT
 #include "backend/pjrt/pjrt.h"
@@ -13,6 +14,7 @@ namespace systole::runtime {
 void register_builtin_backends() {
   register_backend("reference", 100, make_reference_backend);
   register_backend("cpu", 150, cpu::make_backend);
+  register_backend("opencl", 300, opencl::make_backend);
 #ifdef SYSTOLE_HAVE_PJRT
   pjrt::register_backends();  // one per plugin found
 #endif

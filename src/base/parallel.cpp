@@ -1,8 +1,11 @@
 #include "base/parallel.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -16,51 +19,77 @@ namespace systole {
 
 namespace {
 
+constexpr std::uint64_t kMostThreads = 1024;
+
 int available() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-[[maybe_unused]] thread_local bool inside = false;
+thread_local bool inside = false;  // a part of a call runs on this thread
+
+// items·i/n without overflow for any count of items.
+std::int64_t bound(std::int64_t items, std::int64_t i, std::int64_t n) {
+  return items / n * i + items % n * i / n;
+}
+
+void run_part(std::int64_t items, std::int64_t i, std::int64_t n, ParallelRun run, const void* context) {
+  const bool nested = inside;
+  inside = true;
+  run(context, bound(items, i, n), bound(items, i + 1, n));
+  inside = nested;
+}
+
+// By threads of its own. Those that the system refuses leave their parts to the caller.
+void run_threads(std::int64_t items, std::int64_t parts, ParallelRun run, const void* context) {
+  std::vector<std::thread> others;
+  others.reserve(static_cast<std::size_t>(parts));
+  std::int64_t next = 1;
+  try {
+    for (; next < parts; ++next)
+      others.emplace_back([=, i = next] { run_part(items, i, parts, run, context); });
+  } catch (const std::system_error&) {
+  }
+  run_part(items, 0, parts, run, context);
+  for (; next < parts; ++next) run_part(items, next, parts, run, context);
+  for (std::thread& other : others) other.join();
+}
+
+#ifdef _OPENMP
+std::atomic<bool> pool_is_lost{false};
+
+void run_pool(std::int64_t items, std::int64_t parts, ParallelRun run, const void* context) {
+  static const bool watched = [] {  // from the first use on: before it there is no pool to lose
+    ::pthread_atfork(nullptr, nullptr, [] { pool_is_lost.store(true, std::memory_order_relaxed); });
+    return true;
+  }();
+  static_cast<void>(watched);
+#pragma omp parallel num_threads(static_cast<int>(parts))
+  run_part(items, omp_get_thread_num(), omp_get_num_threads(), run, context);
+}
+#endif
 
 }  // namespace
 
 int thread_count() {
   static const int count = [] {
     const std::uint64_t asked = env::whole_number("SYSTOLE_THREADS").value_or(0);
-    return asked == 0 ? available() : static_cast<int>(std::min<std::uint64_t>(asked, 1024));
+    return asked == 0 ? available() : static_cast<int>(std::min(asked, kMostThreads));
   }();
   return count;
 }
 
 void parallel_for(std::int64_t items, int threads, ParallelRun run, const void* context) {
-  const std::int64_t parts = std::min<std::int64_t>(items, threads);
   if (items <= 0) return;
+  const std::int64_t parts = std::min<std::int64_t>(items, threads);
 #ifdef _OPENMP
-  if (parts <= 1 || omp_in_parallel() != 0) {
-    run(context, 0, items);
-    return;
-  }
-#pragma omp parallel num_threads(static_cast<int>(parts))
-  {
-    const std::int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
-    run(context, items * i / n, items * (i + 1) / n);
-  }
+  if (parts <= 1 || inside || omp_in_parallel() != 0) return run_part(items, 0, 1, run, context);
+  if (!pool_is_lost.load(std::memory_order_relaxed)) return run_pool(items, parts, run, context);
 #else
-  if (parts <= 1 || inside) {
-    run(context, 0, items);
-    return;
-  }
-  std::vector<std::thread> others;
-  for (std::int64_t i = 1; i < parts; ++i)
-    others.emplace_back([=] {
-      inside = true;
-      run(context, items * i / parts, items * (i + 1) / parts);
-    });
-  run(context, 0, items / parts);
-  for (std::thread& other : others) other.join();
+  if (parts <= 1 || inside) return run_part(items, 0, 1, run, context);
 #endif
+  run_threads(items, parts, run, context);
 }
 
 }  // namespace systole

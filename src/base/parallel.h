@@ -1,17 +1,19 @@
 #pragma once
 
-// Work shared by the threads of the machine. The pool is OpenMP's, so that libraries that use it share the
-// same threads; built for the thread sanitizer, which does not know OpenMP's locks, threads are made for each
-// call.
+// Work shared by the threads of the machine. The pool is OpenMP's libgomp, so that libraries that use it
+// share the same threads. Its threads do not outlive a fork and a child would wait for them for ever: there,
+// and in builds without it (for the thread sanitizer, which does not know its locks), threads are made for
+// each call.
 
 #include <cstdint>
 
 namespace systole {
 
-int thread_count();  // SYSTOLE_THREADS, else as many as the process may use
+// The most threads that one call uses: SYSTOLE_THREADS, else as many as the process may use. Read once.
+int thread_count();
 
-// Calls run(context, begin, end) for parts that make up 0 … items-1, at most `threads` at a time. `run` must
-// not throw. Inside such a call it runs on the caller's thread.
+// Calls run(context, begin, end) for parts that make up 0 … items-1, each index in exactly one, at most
+// `threads` at a time. `run` must not throw. Inside such a call, it runs on the caller's thread alone.
 using ParallelRun = void (*)(const void* context, std::int64_t begin, std::int64_t end);
 void parallel_for(std::int64_t items, int threads, ParallelRun run, const void* context);
 

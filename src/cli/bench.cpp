@@ -1,5 +1,6 @@
-// systole bench: speed of training on fixed workloads, by itself or in pairs of windows with a live peer. The
-// JSON lines have the form of the peers' suite, so that its tables take both.
+// systole bench: speed of fixed workloads, by itself or in pairs of windows with a live peer, and the roof
+// that this machine sets to it. The JSON lines have the form of the peers' suite, so that its tables take
+// both.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,11 +16,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "cli/bench/measurement.h"
 #include "cli/bench/peer.h"
+#include "cli/bench/prepared.h"
+#include "cli/bench/roofline.h"
 #include "cli/bench/timing.h"
-#include "cli/bench/training.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
@@ -39,7 +43,7 @@ struct Options {
   std::vector<std::string> names;
   std::string device = "auto", dtype, mode, hold, pairs;
   std::int64_t batch = 0;
-  bool quick = false, json = false;
+  bool quick = false, json = false, roofline = false;
   double seconds = 0, ready_limit = 600, window_limit = 600;
   int windows = kFewestPairs;
 };
@@ -57,36 +61,57 @@ bool on_accelerator() {
 
 bench::Effort effort(const Options& options) {
   bench::Effort effort;
-  if (options.quick) effort = {on_accelerator() ? 0.2 : 0.3, 3};
-  if (options.seconds > 0) effort.seconds = options.seconds;
+  if (options.quick) effort = {on_accelerator() ? 0.2 : 0.3, 3, 0.3};
+  if (options.seconds > 0) effort.seconds = effort.singly = options.seconds;
   return effort;
 }
 
-double rounded(double value, int digits) { return std::stod(fmt::format("{:.{}g}", value, digits)); }
+// Whether one of the names means this workload: "T1", or "T" for all that begin with it.
+bool is_named(const Workload& work, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name == work.name || name == work.name.substr(0, 1);
+  });
+}
 
-// The workloads meant by the options, each in the modes it is measured in.
-std::vector<Task> tasks(const Options& options) {
-  std::vector<Task> chosen;
-  std::vector<std::string> unknown = options.names;
-  for (Workload work : bench::workloads(on_accelerator())) {
-    std::erase(unknown, work.name);
-    const auto is_this = [&](const std::string& name) { return name == work.name; };
-    if (!options.names.empty() && std::none_of(options.names.begin(), options.names.end(), is_this)) continue;
-    if (options.batch > 0) {
-      if (!chosen.empty() && chosen.back().work.name == work.name) continue;  // its other batch
-      work.batch = options.batch;
-    }
+// The workloads meant by the options; of one name, --batch takes the one that has it, else the first.
+std::vector<Workload> chosen_workloads(const Options& options) {
+  std::vector<Workload> all = bench::workloads(on_accelerator()), chosen;
+  for (const std::string& name : options.names)
+    if (std::none_of(all.begin(), all.end(), [&](const Workload& work) { return is_named(work, {name}); }))
+      throw UsageError(
+          fmt::format("there is no workload {}; they are T1 to T6, I1 to I3 and K1 to K5", name));
+  for (Workload& work : all) {
+    if (!options.names.empty() && !is_named(work, options.names)) continue;
+    const bool again = !chosen.empty() && chosen.back().name == work.name;
+    if (options.batch > 0 && again && work.batch != options.batch) continue;
+    if (options.batch > 0 && again) chosen.pop_back();
+    chosen.push_back(std::move(work));
+  }
+  for (Workload& work : chosen) {
+    if (options.batch > 0) work.batch = options.batch;
     if (!options.dtype.empty())
       work.dtype = options.dtype;
-    else if (on_accelerator() && work.dtype == "fp32")
+    else if (on_accelerator() && work.dtype == "fp32" && work.kind != Workload::Kind::kernel)
       work.dtype = "tf32";  // as the peers
-    const bool small = work.name == "T1" || work.name == "T2" || work.name == "T3";
-    for (const std::string_view mode : {bench::kOneStep, bench::kManySteps})
-      if (options.mode.empty() ? small || mode == bench::kOneStep : options.mode == mode)
-        chosen.push_back({work, std::string(mode)});
+    // What is f32 in a bf16 model may be rounded too.
+    const bool tf32 = work.dtype == "tf32" || (work.dtype == "bf16" && on_accelerator());
+    work.math = tf32 ? runtime::Math::tf32 : runtime::Math::f32;
   }
-  if (!unknown.empty())
-    throw UsageError(fmt::format("there is no workload {}; they are T1 to T6", unknown[0]));
+  return chosen;
+}
+
+// Each in the modes it is measured in.
+std::vector<Task> tasks(const Options& options) {
+  std::vector<Task> chosen;
+  for (const Workload& work : chosen_workloads(options)) {
+    const bool small = work.name == "T1" || work.name == "T2" || work.name == "T3";
+    for (const std::string_view mode : {bench::kOneStep, bench::kManySteps}) {
+      if (options.mode.empty() ? mode == bench::kManySteps && !small : options.mode != mode) continue;
+      if (mode == bench::kManySteps && work.kind != Workload::Kind::train) continue;
+      chosen.push_back({work, std::string(mode)});
+    }
+  }
+  if (chosen.empty()) throw UsageError(fmt::format("the mode {} is for training: T1 to T6", options.mode));
   return chosen;
 }
 
@@ -111,9 +136,6 @@ Task held_task(const Options& options) {
 class Runner {
  public:
   Runner(Task task, const Options& options) : task_(std::move(task)), effort_(effort(options)) {
-    // What is f32 in a bf16 model may be rounded too.
-    const bool tf32 = task_.work.dtype == "tf32" || (task_.work.dtype == "bf16" && on_accelerator());
-    task_.work.math = tf32 ? runtime::Math::tf32 : runtime::Math::f32;
     const auto start = std::chrono::steady_clock::now();
     prepared_ = bench::prepare(task_.work, task_.mode);
     warmup_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -121,24 +143,19 @@ class Runner {
 
   Json window() const {
     const bench::ForeignLoad load;
-    const bench::Window window = bench::measure(prepared_.run, effort_);
+    bench::Measurement measured = bench::measured(task_.work, prepared_, effort_);
     const std::optional<double> foreign = load.percent();
-    const double step_s = window.seconds / static_cast<double>(prepared_.steps_per_call);
-    const double rate = static_cast<double>(task_.work.batch) / step_s;
-    Json extra = {{"spread_pct", std::round(10 * window.spread_pct) / 10},
-                  {"reps", window.repetitions},
-                  {"iters", window.iterations},
-                  {"ms", rounded(step_s * 1e3, 5)}};
-    if (task_.work.model == "gpt")
-      extra["tokens_per_s"] = std::llround(rate * static_cast<double>(task_.work.length));
-    for (const double loss : prepared_.first_losses) extra["loss3"].push_back(std::round(loss * 1e4) / 1e4);
+    Json& extra = measured.extra;
+    const auto to_four_places = [](double x) { return std::round(x * 1e4) / 1e4; };
+    for (const double loss : prepared_.first_losses) extra["loss3"].push_back(to_four_places(loss));
+    if (prepared_.checksum) extra["checksum"] = to_four_places(*prepared_.checksum);
     if (foreign && !on_accelerator()) extra["foreign_cpu_pct"] = std::round(10 * *foreign) / 10;
     extra["warmup_s"] = std::round(10 * warmup_s_) / 10;
     extra["device"] = current_device().to_string();
     extra["version"] = SYSTOLE_VERSION;
     Json line = about();
-    line["metric"] = "samples_per_s";
-    line["value"] = rounded(rate, 5);
+    line["metric"] = measured.metric;
+    line["value"] = bench::rounded(measured.value, 5);
     line["extra"] = std::move(extra);
     return line;
   }
@@ -160,12 +177,22 @@ void put_line(const Json& line) {
   flush_output();
 }
 
+std::string unit_of(const std::string& metric) { return metric == bench::kSamples ? "samples/s" : metric; }
+
+std::string value_text(const std::string& metric, double value) {
+  const int places = metric == bench::kSamples ? 1 : 4;
+  return fmt::format("{:>12.{}f} {:<9}", value, places, unit_of(metric));
+}
+
 void put_row(const Json& line) {
   const Json& extra = line["extra"];
-  put(fmt::format("{:<3} {:<9} batch {:>4}  {:<4}  {:<12}  {:>12.1f} samples/s  {:>10.4g} ms a step  ±{}%\n",
+  const std::string metric = line["metric"];
+  const std::string step =
+      extra.contains("ms") ? fmt::format("  {:>10.4g} ms a step", extra["ms"].get<double>()) : "";
+  put(fmt::format("{:<3} {:<10} batch {:>8}  {:<4}  {:<12}  {}{:<21}  ±{}%\n",
                   line["workload"].get<std::string>(), line["model"].get<std::string>(),
                   line["batch"].get<std::int64_t>(), line["dtype"].get<std::string>(),
-                  line["mode"].get<std::string>(), line["value"].get<double>(), extra["ms"].get<double>(),
+                  line["mode"].get<std::string>(), value_text(metric, line["value"].get<double>()), step,
                   extra["spread_pct"].get<double>()));
   flush_output();
 }
@@ -203,26 +230,28 @@ int run_pairs(const Options& options) {
 
   std::vector<double> ours, theirs, ratios, loads;
   nlohmann::json last;
+  std::string metric;
   for (int i = 0; i < options.windows; ++i) {
     const Json window = runner.window();
+    metric = window["metric"];
     ours.push_back(window["value"].get<double>());
     loads.push_back(window["extra"].value("foreign_cpu_pct", 0.0));
     last = peer.window(options.window_limit);
-    if (last["metric"] != "samples_per_s")
-      throw Error(ErrorKind::kParse, "--pairs", "the peer measures something else", "samples_per_s",
+    if (last["metric"] != metric)
+      throw Error(ErrorKind::kParse, "--pairs", "the peer measures something else", metric,
                   last["metric"].get<std::string>());
     theirs.push_back(last["value"].get<double>());
-    ratios.push_back(ours.back() / theirs.back());
+    ratios.push_back(bench::times_as_fast(metric, ours.back(), theirs.back()));
   }
   const bench::Interval interval = bench::median_interval(ratios);
   Json line = runner.about();
   line["metric"] = "ratio";
-  line["value"] = rounded(bench::median(ratios), 4);
-  line["extra"] = {{"low", rounded(interval.low, 4)},
-                   {"high", rounded(interval.high, 4)},
+  line["value"] = bench::rounded(bench::median(ratios), 4);
+  line["extra"] = {{"low", bench::rounded(interval.low, 4)},
+                   {"high", bench::rounded(interval.high, 4)},
                    {"pairs", options.windows},
-                   {"samples_per_s", rounded(bench::median(ours), 5)},
-                   {"peer_samples_per_s", rounded(bench::median(theirs), 5)},
+                   {metric, bench::rounded(bench::median(ours), 5)},
+                   {"peer_" + metric, bench::rounded(bench::median(theirs), 5)},
                    {"peer", last.value("framework", "")},
                    {"peer_mode", last.value("mode", "")},
                    {"foreign_cpu_pct", bench::median(loads)},
@@ -233,18 +262,55 @@ int run_pairs(const Options& options) {
     return 0;
   }
   const Json& extra = line["extra"];
-  put(
-      fmt::format("{} {} batch {} {}: {} times the peer, 90 % interval {} to {}, {} pairs\n"
-                  "  systole {:<14} {:>12.1f} samples/s\n  {} {:<14} {:>12.1f} samples/s\n",
-                  chosen[0].work.name, chosen[0].work.model, chosen[0].work.batch, chosen[0].work.dtype,
-                  line["value"].get<double>(), extra["low"].get<double>(), extra["high"].get<double>(),
-                  options.windows, chosen[0].mode, bench::median(ours),
-                  padded(last.value("framework", "peer"), 7), last.value("mode", ""), bench::median(theirs)));
+  put(fmt::format(
+      "{} {} batch {} {}: {} times as fast as the peer, 90 % interval {} to {}, {} pairs\n"
+      "  systole {:<14} {}\n  {} {:<14} {}\n",
+      chosen[0].work.name, chosen[0].work.model, chosen[0].work.batch, chosen[0].work.dtype,
+      line["value"].get<double>(), extra["low"].get<double>(), extra["high"].get<double>(), options.windows,
+      chosen[0].mode, value_text(metric, bench::median(ours)), padded(last.value("framework", "peer"), 7),
+      last.value("mode", ""), value_text(metric, bench::median(theirs))));
+  return 0;
+}
+
+// Bytes of the largest cache of this machine's processor; 0 when the system does not tell.
+std::int64_t last_cache() {
+  return std::max<std::int64_t>({0, ::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sysconf(_SC_LEVEL4_CACHE_SIZE)});
+}
+
+int run_roofline(Options options) {
+  constexpr std::int64_t kInterpreted = 1 << 16;  // elements, where each takes long
+  std::int64_t elements = std::exchange(options.batch, 0);
+  if (elements == 0 && current_device().backend == "reference") elements = kInterpreted;
+  if (options.names.empty()) options.names = {"K"};
+  std::vector<Workload> kernels = chosen_workloads(options);
+  options.names = {"K2"};
+  Workload product = chosen_workloads(options).at(0);
+  if (elements != 0) product = bench::resized(product, elements);
+  for (Workload& work : kernels) {
+    if (work.kind != Workload::Kind::kernel)
+      throw UsageError(fmt::format("--roofline places kernels, K1 to K5, not {}", work.name));
+    if (elements != 0) work = bench::resized(work, elements);
+  }
+  if (elements == 0) elements = bench::elements_beyond(on_accelerator() ? 0 : last_cache());
+  const bench::ForeignLoad load;
+  const bench::Roofline roof = bench::measure_roofline(elements, product, kernels, effort(options));
+  const std::optional<double> foreign = load.percent();
+  if (!wants_json(options)) {
+    put(fmt::format("on {}\n{}", current_device().to_string(), bench::to_text(roof)));
+    return 0;
+  }
+  Json line = {{"framework", "systole"}, {"metric", "roofline"}};
+  line.update(bench::to_json(roof));
+  if (foreign && !on_accelerator()) line["foreign_cpu_pct"] = std::round(10 * *foreign) / 10;
+  line["device"] = current_device().to_string();
+  line["version"] = SYSTOLE_VERSION;
+  put_line(line);
   return 0;
 }
 
 int run_bench(const Options& options) {
   const DeviceScope scope(options.device);
+  if (options.roofline) return run_roofline(options);
   if (!options.pairs.empty()) return run_pairs(options);
   if (!options.hold.empty()) return hold(options);
   return measure_all(options);
@@ -261,15 +327,22 @@ Action add_bench(CLI::App& app) {
   dtypes.description("");
   CLI::Validator modes = CLI::IsMember({std::string(bench::kOneStep), std::string(bench::kManySteps)});
   modes.description("");
-  app.add_option("WORKLOAD", options->names, "T1 to T6; all of them when none is named")->type_name("");
+  app.add_option(
+         "WORKLOAD", options->names,
+         "T1 to T6, I1 to I3, K1 to K5, or a letter for all of\nits kind; everything when none is named")
+      ->type_name("");
   app.add_option("--device", options->device, "reference, cpu, cuda:0, …; auto is the best there is")
       ->type_name("NAME");
-  app.add_option("--batch", options->batch, "instead of the workload's own")->type_name("N")->check(positive);
+  app.add_option("--batch", options->batch,
+                 "instead of the workload's own; of vectors the elements,\nof matrices the side")
+      ->type_name("N")
+      ->check(positive);
   app.add_option("--dtype", options->dtype,
-                 "fp32, tf32 or bf16, instead of the workload's own;\nthe fp32 ones are tf32 on accelerators")
+                 "fp32, tf32 or bf16, instead of the workload's own;\nfp32 models are tf32 on accelerators")
       ->type_name("NAME")
       ->check(dtypes);
-  app.add_option("--mode", options->mode, "compile: a launch per step; compile+many: a launch\nfor 50 steps")
+  app.add_option("--mode", options->mode,
+                 "compile: a launch per step; compile+many: a launch\nfor 50 steps of training")
       ->type_name("NAME")
       ->check(modes);
   app.add_flag("--quick", options->quick, "three short repetitions instead of five of a second");
@@ -281,6 +354,13 @@ Action add_bench(CLI::App& app) {
   app.add_option("--pairs", options->pairs,
                  "measure in turn with a peer that this shell command\nstarts and that understands --hold")
       ->type_name("COMMAND");
+  app.add_flag(
+         "--roofline", options->roofline,
+         "measure how fast memory is copied and matrices are\nmultiplied, and how near the K workloads come; "
+         "--batch\nis then the number of elements of the largest array")
+      ->excludes("--hold")
+      ->excludes("--pairs")
+      ->excludes("--mode");
   app.add_option("--windows", options->windows, "how many pairs, at least 7")->type_name("N");
   app.add_option("--ready-limit", options->ready_limit, "seconds the peer may take to warm up")
       ->type_name("S")
@@ -288,12 +368,15 @@ Action add_bench(CLI::App& app) {
   app.add_option("--window-limit", options->window_limit, "seconds it may take for one window")
       ->type_name("S")
       ->check(positive);
-  app.footer(R"(T1 MLP 784-128-10, T2 and T3 convolutional networks on 32×32 images, T4 ResNet-50,
-T5 LSTM, T6 GPT-2. Weights and data come from a counter hash, so the first losses
-(loss3) can be compared with other frameworks'.
+  app.footer(R"(Training: T1 MLP 784-128-10, T2 and T3 convolutional networks on 32×32 images,
+T4 ResNet-50, T5 LSTM, T6 GPT-2. Forwards: I1 MLP, I2 ResNet-50, I3 LSTM. Kernels:
+K1 vector addition, K2 matrix product, K3 gelu(x·a + b)·c, K4 softmax and K5 layer
+norm of rows. Weights and data come from a counter hash, so the first losses (loss3)
+and results (checksum, the mean magnitude) can be compared with other frameworks'.
 
 Examples:
-  systole bench T1 T2 --quick
+  systole bench T1 T2 I --quick
+  systole bench --roofline --device cpu
   systole bench T1 --batch 64 --mode compile+many --pairs 'python3 bench.py
       --frameworks jax --hold T1@64:jit+scan')");
   return [options] { return run_bench(*options); };

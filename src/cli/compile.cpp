@@ -46,7 +46,7 @@ void add_kernels(const lower::Program& program, const std::string& prefix,
 int run(const Options& options) {
   ir::Graph graph = ir::parse(read_text(options.file), options.file == "-" ? "<stdin>" : options.file);
   graph =
-      passes::run_passes(passes::inline_composites(bound(graph, options.sizes)), passes::standard_passes());
+      passes::prepared_for_kernels(bound(graph, options.sizes));
   const lower::Program program = lower::make_program(graph, PlainTarget());
   lower::verify(program);
   if (options.source) {

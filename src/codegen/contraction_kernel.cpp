@@ -3,9 +3,8 @@
 // rows of sums are kept in registers. Work on the result follows while the tile is near.
 
 #include <algorithm>
-#include <functional>
 
-#include "codegen/kernel_parts.h"
+#include "codegen/contraction.h"
 
 namespace systole::codegen {
 
@@ -14,79 +13,12 @@ namespace {
 constexpr std::int64_t kRows = 48, kColumns = 64, kDepth = 256;
 constexpr int kRegisterRows = 6;
 
-// Axes of an operand that one linear variable runs over, those that lie in a row joined.
-struct Axes {
-  struct Axis {
-    std::int64_t size, stride;
-  };
-  std::vector<Axis> axes;
+}  // namespace
 
-  void add(std::int64_t size, std::int64_t stride) {
-    if (size == 1) return;
-    if (!axes.empty() && axes.back().stride == stride * size)
-      axes.back() = {axes.back().size * size, stride};
-    else
-      axes.push_back({size, stride});
-  }
-  std::string at(const std::string& variable) const {
-    if (axes.empty()) return "0";
-    std::string text;
-    std::int64_t below = 1;
-    for (std::size_t i = axes.size(); i-- > 0;) {
-      std::string index = below == 1 ? variable : fmt::format("{} / {}", variable, below);
-      if (i > 0) index = fmt::format("({}) % {}", index, axes[i].size);
-      text = fmt::format("({}) * {}{}{}", index, axes[i].stride, text.empty() ? "" : " + ", text);
-      below *= axes[i].size;
-    }
-    return text;
-  }
-};
-
-struct Factor {
-  Axes batch, free, contracted;
-};
-
-bool contains(const Ints& axes, std::size_t axis) {
-  return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(axis)) != axes.end();
-}
-
-Factor factor(const Shape& shape, const Ints& batch, const Ints& contracted) {
-  const Ints strides = row_major_strides(shape.dims());
-  Factor f;
-  for (const std::int64_t axis : batch)
-    f.batch.add(shape[static_cast<std::size_t>(axis)].value(), strides[static_cast<std::size_t>(axis)]);
-  for (const std::int64_t axis : contracted)
-    f.contracted.add(shape[static_cast<std::size_t>(axis)].value(), strides[static_cast<std::size_t>(axis)]);
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    if (!contains(batch, i) && !contains(contracted, i)) f.free.add(shape[i].value(), strides[i]);
-  return f;
-}
-
-std::int64_t product(const Shape& shape, const Ints& axes) {
-  std::int64_t count = 1;
-  for (const std::int64_t axis : axes) count *= shape[static_cast<std::size_t>(axis)].value();
-  return count;
-}
-
-// A batch of matrix products: rows × depth times depth × columns.
-struct Product {
-  std::int64_t batches = 1, rows = 1, columns = 1, depth = 0;
-  // Lines that prepare reading a row of the left factor (variables batch and row), and its element k of the
-  // depth; the element (k, n) of the right one.
-  std::function<void(Writer&)> prepare_row;
-  std::function<void(Writer&, const std::string& target)> store_left;
-  std::string right;
-  bool right_is_transposed = false;  // neighbours along the depth are neighbours in memory
-  Index point;                       // of the result, in batch, m and n, or in `place`
-  std::string place;                 // declared in the innermost loop when not empty
-};
-
-std::string_view accumulator_type(DType dtype) {
-  return is_float(dtype) ? c_type(dtype) : size_of(dtype) == 8 ? "s_u64" : "s_u32";
-}
-
-Kernel tiled(const lower::Step& step, Function& function, const Product& p) {
+Kernel contraction_kernel(const lower::Step& step, const std::string& name) {
   const ir::Graph& region = step.region.graph;
+  Function function(region, name);
+  const Product p = product_of(step, function);
   const DType dtype = region.node(step.region.anchor).types[0].dtype;
   Writer& w = function.writer();
   const std::string_view type = accumulator_type(dtype);
@@ -153,149 +85,6 @@ Kernel tiled(const lower::Step& step, Function& function, const Product& p) {
   w.close();
   const std::int64_t results = region.node(step.region.anchor).types[0].shape.count();
   return function.finish(results == 0 ? 0 : p.batches * row_blocks * column_blocks);
-}
-
-}  // namespace
-
-Kernel dot_kernel(const lower::Step& step, const std::string& name) {
-  const ir::Graph& region = step.region.graph;
-  const ir::Node& dot = region.node(step.region.anchor);
-  const auto& attrs = dot.as<ir::DotAttrs>();
-  const ir::ValueId a = dot.operands[0], b = dot.operands[1];
-  const Shape &a_shape = region.type(a).shape, &b_shape = region.type(b).shape;
-  const Factor left = factor(a_shape, attrs.a_batch, attrs.a_contract),
-               right = factor(b_shape, attrs.b_batch, attrs.b_contract);
-  Function function(region, name);
-  Product p;
-  p.depth = product(a_shape, attrs.a_contract);
-  p.batches = product(a_shape, attrs.a_batch);
-  for (std::size_t i = 0; i < a_shape.size(); ++i)
-    if (!contains(attrs.a_batch, i) && !contains(attrs.a_contract, i)) p.rows *= a_shape[i].value();
-  for (std::size_t i = 0; i < b_shape.size(); ++i)
-    if (!contains(attrs.b_batch, i) && !contains(attrs.b_contract, i)) p.columns *= b_shape[i].value();
-  const std::string a_element = function.elements().loaded(
-      a, fmt::format("{} + {} + {}", left.batch.at("batch"), left.free.at("row"), left.contracted.at("kk")));
-  p.prepare_row = [](Writer&) {};
-  p.store_left = [&](Writer& w, const std::string& target) {
-    w.line(fmt::format("{} = {};", target, a_element));
-  };
-  p.right = function.elements().loaded(
-      b, fmt::format("{} + {} + {}", right.batch.at("batch"), right.free.at("n"), right.contracted.at("kk")));
-  p.right_is_transposed = right.free.axes.empty() || right.free.axes.back().stride != 1;
-  p.point = Index::variable("batch", p.batches) * (p.rows * p.columns) +
-            Index::variable("m", p.rows) * p.columns + Index::variable("n", p.columns);
-  return tiled(step, function, p);
-}
-
-// Rows are the result's places, columns its features, the depth runs over the window and the input features.
-Kernel convolution_kernel(const lower::Step& step, const std::string& name) {
-  const ir::Graph& region = step.region.graph;
-  const ir::Node& node = region.node(step.region.anchor);
-  const auto& attrs = node.as<ir::ConvolutionAttrs>();
-  const ir::ConvolutionAxes axes = ir::parse_convolution_layout(attrs.layout);
-  const ir::ValueId x = node.operands[0], kernel = node.operands[1];
-  const Shape &x_shape = region.type(x).shape, &k_shape = region.type(kernel).shape,
-              &y_shape = node.types[0].shape;
-  const Ints x_strides = row_major_strides(x_shape.dims()), k_strides = row_major_strides(k_shape.dims()),
-             y_strides = row_major_strides(y_shape.dims());
-  const auto size = [](const Shape& shape, std::int64_t axis) {
-    return shape[static_cast<std::size_t>(axis)].value();
-  };
-  const auto stride = [](const Ints& strides, std::int64_t axis) {
-    return strides[static_cast<std::size_t>(axis)];
-  };
-  const std::size_t spatial = axes.operand_spatial.size();
-  const auto entry = [](const Ints& list, std::size_t i, std::int64_t otherwise) {
-    return list.empty() ? otherwise : list[i];
-  };
-  const std::int64_t features = size(y_shape, axes.result_feature), inputs = size(k_shape, axes.kernel_input);
-  Function function(region, name);
-  Product p;
-  p.batches = attrs.feature_groups * attrs.batch_groups;
-  p.columns = features / std::max<std::int64_t>(p.batches, 1);
-  p.rows = size(y_shape, axes.result_batch);
-  p.depth = inputs;
-  for (std::size_t i = 0; i < spatial; ++i) {
-    p.rows *= size(y_shape, axes.result_spatial[i]);
-    p.depth *= size(k_shape, axes.kernel_spatial[i]);
-  }
-  // A row's place in the result: y0, y1, …, and the batch.
-  const auto places = [&](Writer& w, const std::string& row) {
-    std::int64_t below = 1;
-    for (std::size_t i = spatial; i-- > 0;) {
-      const std::int64_t n = size(y_shape, axes.result_spatial[i]);
-      w.line(fmt::format("const s_i64 y{} = {} / {} % {};", i, row, below, std::max<std::int64_t>(n, 1)));
-      below *= n;
-    }
-    w.line(fmt::format("const s_i64 image = {} / {};", row, std::max<std::int64_t>(below, 1)));
-  };
-  p.prepare_row = [&](Writer& w) {
-    places(w, "row");
-    const std::string first = attrs.batch_groups > 1
-                                  ? fmt::format("(image + batch * {})", size(y_shape, axes.result_batch))
-                                  : std::string("image");
-    w.line(fmt::format("const s_i64 base = {} * {} + {};", first, stride(x_strides, axes.operand_batch),
-                       attrs.feature_groups > 1
-                           ? fmt::format("batch * {}", inputs * stride(x_strides, axes.operand_feature))
-                           : std::string("0")));
-  };
-  p.store_left = [&](Writer& w, const std::string& target) {
-    std::string condition,
-        place = fmt::format("base + kk % {} * {}", inputs, stride(x_strides, axes.operand_feature));
-    std::int64_t below = inputs;
-    for (std::size_t i = spatial; i-- > 0;) {
-      const std::int64_t window = size(k_shape, axes.kernel_spatial[i]),
-                         n = size(x_shape, axes.operand_spatial[i]);
-      const std::int64_t holes = entry(attrs.operand_dilation, i, 1);
-      const std::string at = window == 1 ? "0" : fmt::format("(kk / {} % {})", below, window);
-      const bool turned = entry(attrs.reverse, i, 0) != 0;
-      w.line(fmt::format("const s_i64 x{0} = y{0} * {1} + {2} * {3} - {4};", i, entry(attrs.strides, i, 1),
-                         turned ? fmt::format("({} - {})", window - 1, at) : at,
-                         entry(attrs.kernel_dilation, i, 1), entry(attrs.pad_low, i, 0)));
-      const std::int64_t last = (n - 1) * holes;
-      condition += fmt::format("{}x{} >= 0 && x{} <= {}", condition.empty() ? "" : " && ", i, i, last);
-      if (holes > 1) condition += fmt::format(" && x{} % {} == 0", i, holes);
-      place += fmt::format(" + x{}{} * {}", i, holes > 1 ? fmt::format(" / {}", holes) : "",
-                           stride(x_strides, axes.operand_spatial[i]));
-      below *= window;
-    }
-    const std::string element = function.elements().loaded(x, place);
-    w.line(condition.empty() ? fmt::format("{} = {};", target, element)
-                             : fmt::format("{} = {} ? {} : 0;", target, condition, element));
-  };
-  std::string place =
-      fmt::format("kk % {} * {} + (batch * {} + n) * {}", inputs, stride(k_strides, axes.kernel_input),
-                  p.columns, stride(k_strides, axes.kernel_output));
-  std::int64_t below = inputs;
-  for (std::size_t i = spatial; i-- > 0;) {
-    const std::int64_t window = size(k_shape, axes.kernel_spatial[i]);
-    if (window > 1)
-      place += fmt::format(" + kk / {} % {} * {}", below, window, stride(k_strides, axes.kernel_spatial[i]));
-    below *= window;
-  }
-  p.right = function.elements().loaded(kernel, place);
-  p.right_is_transposed = stride(k_strides, axes.kernel_output) != 1;
-  bool plain = axes.result_batch == 0 && axes.result_feature == y_shape.rank() - 1;
-  for (std::size_t i = 0; i < spatial; ++i)
-    plain = plain && axes.result_spatial[i] == static_cast<std::int64_t>(i) + 1;
-  if (plain) {
-    p.point = Index::variable("m", p.rows) * features + Index::variable("batch", p.batches) * p.columns +
-              Index::variable("n", p.columns);
-  } else {
-    p.place = fmt::format("(batch * {} + n) * {}", p.columns, stride(y_strides, axes.result_feature));
-    below = 1;
-    for (std::size_t i = spatial; i-- > 0;) {
-      const std::int64_t n = size(y_shape, axes.result_spatial[i]);
-      p.place += fmt::format(" + m / {} % {} * {}", below, std::max<std::int64_t>(n, 1),
-                             stride(y_strides, axes.result_spatial[i]));
-      below *= n;
-    }
-    p.place +=
-        fmt::format(" + m / {} * {}", std::max<std::int64_t>(below, 1), stride(y_strides, axes.result_batch));
-    p.point = Index::variable("place", y_shape.count());
-    if (y_shape.count() == 1) p.point = Index(0);
-  }
-  return tiled(step, function, p);
 }
 
 }  // namespace systole::codegen

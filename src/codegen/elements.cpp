@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <utility>
 
 #include "systole/base/error.h"
 
@@ -32,6 +34,13 @@ std::string number(DType dtype, double value) {
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   if (single) text += 'f';
   return value < 0 || std::signbit(value) ? "(" + text + ")" : text;
+}
+
+template <class T>
+std::uint64_t bits_of(T x) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &x, sizeof x);
+  return bits;
 }
 
 std::string_view comparison(Op op) {
@@ -96,9 +105,14 @@ std::string Elements::named(DType dtype, const std::string& expression) {
   return name;
 }
 
-std::string Elements::load(const std::string& array, const Index& at, DType dtype) {
-  const std::string element = fmt::format("{}[{}]", array, at.to_string());
-  return is_small_float(dtype) ? from_bits(dtype, element) : element;
+std::string Elements::load(std::size_t input, const Index& place) {
+  loads_.push_back({input, place, conditions_ > 0});
+  const std::string at = place.to_string();
+  const auto found = elsewhere_.find({input, at});
+  const std::string element =
+      found != elsewhere_.end() ? found->second : fmt::format("{}[{}]", inputs_[input], at);
+  const DType dtype = graph_.input_type(input).dtype;
+  return is_small_float(dtype) && !raw_ ? from_bits(dtype, element) : element;
 }
 
 std::string Elements::loaded(ir::ValueId input, const std::string& place) {
@@ -119,18 +133,48 @@ void Elements::store(const std::string& array, const Index& at, DType dtype, con
                            is_small_float(dtype) ? to_bits(dtype, value) : value));
 }
 
-std::string Elements::value(ir::ValueId v, const Indices& at) {
-  if (const auto found = defined_.find({v.node, v.index}); found != defined_.end()) return found->second;
+Elements::Key Elements::key(ir::ValueId v, const Indices& at) {
   std::string place;
   for (const Index& index : at) place += index.to_string() + ",";
-  const Key key{v.node, place};
+  return {v.node, place};
+}
+
+void Elements::know_at(ir::ValueId v, const Index& linear, std::string expression) {
+  scopes_.back()[key(v, indices_of(linear, graph_.type(v).shape))] = std::move(expression);
+}
+
+bool Elements::knows_at(ir::ValueId v, const Index& linear) const {
+  const Key wanted = key(v, indices_of(linear, graph_.type(v).shape));
+  return std::any_of(scopes_.begin(), scopes_.end(),
+                     [&](const auto& scope) { return scope.contains(wanted); });
+}
+
+std::string Elements::value(ir::ValueId v, const Indices& at) {
+  if (const auto found = defined_.find({v.node, v.index}); found != defined_.end()) return found->second;
+  const Key key = Elements::key(v, at);
   for (const auto& scope : scopes_)
     if (const auto found = scope.find(key); found != scope.end()) return found->second;
+  const bool outside = std::exchange(raw_, false);
   std::string text = compute(v.node, at);
+  raw_ = outside;
   const ir::Node& node = graph_.node(v.node);
   const bool simple = node.op == Op::constant || ir::info(node.op).op_class == ir::OpClass::movement;
   if (!simple) text = named(node.types[0].dtype, text);
   return scopes_.back()[key] = text;
+}
+
+std::string Elements::bits(ir::ValueId v, const Indices& at) {
+  const DType dtype = graph_.type(v).dtype;
+  if (!is_small_float(dtype)) return value(v, at);
+  const ir::Node& node = graph_.node(v.node);
+  const bool is_moved = node.op == Op::input || node.op == Op::constant || node.op == Op::select ||
+                        node.op == Op::bitcast || ir::info(node.op).op_class == ir::OpClass::movement;
+  if (!is_moved || defined_.contains({v.node, v.index})) return to_bits(dtype, value(v, at));
+  const bool outside = std::exchange(raw_, true);
+  const std::string text = compute(v.node, at), name = writer_.fresh("v");
+  raw_ = outside;
+  writer_.line(fmt::format("const {} {} = {};", storage_type(dtype), name, text));
+  return name;
 }
 
 std::string Elements::compute(std::int32_t i, const Indices& at) {
@@ -140,14 +184,19 @@ std::string Elements::compute(std::int32_t i, const Indices& at) {
     case Op::input: {
       const auto position = static_cast<std::size_t>(
           std::find(graph_.inputs().begin(), graph_.inputs().end(), i) - graph_.inputs().begin());
-      return load(inputs_[position], linear(at, node.types[0].shape), dtype);
+      return load(position, linear(at, node.types[0].shape));
     }
     case Op::constant: return literal(node.as<ir::ConstantAttrs>().value, at);
     case Op::iota: {
-      const Index& index = at[static_cast<std::size_t>(node.as<ir::IotaAttrs>().axis)];
+      const Indices spread_at = spread(at, node.types[0].shape);
+      const Index& index = spread_at[static_cast<std::size_t>(node.as<ir::IotaAttrs>().axis)];
       return rounded(dtype, fmt::format("({})({})", c_type(dtype), index.to_string()));
     }
+    case Op::dimension:
+      return rounded(dtype,
+                     fmt::format("(({}){})", c_type(dtype), node.as<ir::DimensionAttrs>().dim.value()));
     case Op::random_bits: return random_bits(node, at);
+    case Op::bitcast: return cast(node, at);
     default: break;
   }
   switch (ir::info(node.op).op_class) {
@@ -171,6 +220,10 @@ std::string Elements::literal(const Literal& value, const Indices& at) {
             x == std::numeric_limits<T>::min() && std::is_signed_v<T>
                 ? fmt::format("(({})({} - 1))", c_type(dtype), static_cast<std::int64_t>(x) + 1)
                 : fmt::format("(({}){}{})", c_type(dtype), x, std::is_signed_v<T> ? "" : "u"));
+      else if (raw_ && is_small_float(dtype))
+        elements.push_back(fmt::format("(({}){})", storage_type(dtype), bits_of(x)));
+      else if (x != x && !is_small_float(dtype))
+        elements.push_back(fmt::format("s_{}_of_bits({}u)", c_type(dtype), bits_of(x)));
       else
         elements.push_back(number(dtype, static_cast<double>(x)));
     }
@@ -186,10 +239,21 @@ std::string Elements::literal(const Literal& value, const Indices& at) {
   return text;
 }
 
+std::string Elements::cast(const ir::Node& node, const Indices& at) {
+  const DType from = graph_.type(node.operands[0]).dtype, to = node.types[0].dtype;
+  std::string whole = bits(node.operands[0], at);
+  if (from == DType::f32) whole = fmt::format("s_bits_f32({})", whole);
+  if (from == DType::f64) whole = fmt::format("s_bits_f64({})", whole);
+  if (to == DType::f32) return fmt::format("s_float_of_bits((s_u32){})", whole);
+  if (to == DType::f64) return fmt::format("s_double_of_bits((s_u64){})", whole);
+  whole = fmt::format("(({}){})", storage_type(to), whole);
+  return is_small_float(to) && !raw_ ? from_bits(to, whole) : whole;
+}
+
 std::string Elements::elementwise(const ir::Node& node, const Indices& at) {
   std::vector<std::string> x;
   for (const ir::ValueId v : node.operands)
-    x.push_back(value(v, graph_.type(v).shape.empty() ? Indices{} : at));
+    x.push_back(either(v, graph_.type(v).shape.empty() ? Indices{} : at));
   const DType from = graph_.type(node.operands[0]).dtype, to = node.types[0].dtype;
   const bool real = is_float(from);
   const DType domain = computed(from);
@@ -233,9 +297,9 @@ std::string Elements::elementwise(const ir::Node& node, const Indices& at) {
       if (plain || exact || native || (from == DType::f64 && to == DType::f32))
         return fmt::format("({}){}", c_type(to), x[0]);
       if (is_small_float(to) && (domain == DType::f32)) return rounded(to, x[0]);
-      return call(fmt::format("convert_{}", systole::name(domain)), to, x);
+      const std::string converted = call(fmt::format("convert_{}", systole::name(domain)), to, x);
+      return is_small_float(to) ? from_bits(to, converted) : converted;
     }
-    case Op::bitcast: return call(fmt::format("bitcast_{}", systole::name(from)), to, x);
     default: break;
   }
   if (real) return rounded(to, call(ir::name(node.op), domain, x));
@@ -244,49 +308,57 @@ std::string Elements::elementwise(const ir::Node& node, const Indices& at) {
 
 Indices Elements::indices_of(const Index& place, const Shape& shape) {
   Indices out;
-  if (split(place, shape, out)) return out;
+  return split(place, shape, out) ? out : Indices{place};
+}
+
+Indices Elements::spread(const Indices& at, const Shape& shape) {
+  if (at.size() == shape.size()) return at;
+  const auto key = std::pair{at[0].to_string(), shape.to_string()};
+  for (const auto& scope : spreads_)
+    if (const auto found = scope.find(key); found != scope.end()) return found->second;
   const std::string name = writer_.fresh("p");
-  writer_.line(fmt::format("const s_i64 {} = {};", name, place.to_string()));
+  writer_.line(fmt::format("const s_index {} = {};", name, key.first));
   std::int64_t stride = shape.count();
-  out.clear();
+  Indices out;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::int64_t size = shape[i].value();
     stride /= std::max<std::int64_t>(size, 1);
-    if (size == 1) {
+    if (size <= 1) {
       out.emplace_back();
       continue;
     }
     const std::string part = writer_.fresh("p");
     const std::string quotient = stride == 1 ? name : fmt::format("{} / {}", name, stride);
-    writer_.line(i == 0 ? fmt::format("const s_i64 {} = {};", part, quotient)
-                        : fmt::format("const s_i64 {} = {} % {};", part, quotient, size));
+    writer_.line(i == 0 ? fmt::format("const s_index {} = {};", part, quotient)
+                        : fmt::format("const s_index {} = {} % {};", part, quotient, size));
     out.push_back(Index::variable(part, size));
   }
-  return out;
+  return spreads_.back()[key] = out;
 }
 
-std::string Elements::moved(const ir::Node& node, const Indices& at) {
+std::string Elements::moved(const ir::Node& node, const Indices& place) {
   const ir::ValueId x = node.operands[0];
   const Shape& shape = graph_.type(x).shape;
+  if (node.op == Op::reshape) return either(x, indices_of(linear(place, node.types[0].shape), shape));
+  const Indices at = spread(place, node.types[0].shape);
   Indices from(shape.size());
   switch (node.op) {
-    case Op::reshape: return value(x, indices_of(linear(at, node.types[0].shape), shape));
     case Op::transpose: {
       const Ints& permutation = node.as<ir::TransposeAttrs>().permutation;
       for (std::size_t i = 0; i < at.size(); ++i) from[static_cast<std::size_t>(permutation[i])] = at[i];
-      return value(x, from);
+      return either(x, from);
     }
     case Op::broadcast: {
       const auto& a = node.as<ir::BroadcastAttrs>();
       for (std::size_t i = 0; i < from.size(); ++i)
         if (shape[i].value() != 1) from[i] = at[static_cast<std::size_t>(a.axes[i])];
-      return value(x, from);
+      return either(x, from);
     }
     case Op::slice: {
       const auto& a = node.as<ir::SliceAttrs>();
       for (std::size_t i = 0; i < from.size(); ++i)
         from[i] = at[i] * (a.strides.empty() ? 1 : a.strides[i]) + Index(a.starts[i]);
-      return value(x, from);
+      return either(x, from);
     }
     case Op::reverse: {
       from = at;
@@ -294,7 +366,7 @@ std::string Elements::moved(const ir::Node& node, const Indices& at) {
         const auto i = static_cast<std::size_t>(axis);
         from[i] = Index(shape[i].value() - 1) + at[i] * -1;
       }
-      return value(x, from);
+      return either(x, from);
     }
     case Op::pad: return padded(node, at);
     case Op::concat: return joined(node, at);
@@ -308,14 +380,16 @@ std::string Elements::moved(const ir::Node& node, const Indices& at) {
 std::string Elements::chosen(DType dtype,
                              const std::vector<std::pair<std::string, std::function<std::string()>>>& cases) {
   const std::string name = writer_.fresh("v");
-  writer_.line(fmt::format("{} {};", c_type(dtype), name));
+  writer_.line(fmt::format("{} {};", raw_ ? storage_type(dtype) : c_type(dtype), name));
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const std::string head =
         cases[i].first.empty() ? "else" : fmt::format("{}if ({})", i == 0 ? "" : "else ", cases[i].first);
     writer_.open(head);
     push();
+    ++conditions_;
     const std::string text = cases[i].second();
     writer_.line(fmt::format("{} = {};", name, text));
+    --conditions_;
     pop();
     writer_.close();
   }
@@ -331,7 +405,7 @@ std::string Elements::padded(const ir::Node& node, const Indices& at) {
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::int64_t step = (a.interior.empty() ? 0 : a.interior[i]) + 1;
     const Index shifted = at[i] + Index(-a.low[i]);
-    if (shape[i].value() == 0) return value(node.operands[1], {});
+    if (shape[i].value() == 0) return either(node.operands[1], {});
     const std::int64_t last = (shape[i].value() - 1) * step;
     if (shifted.lowest() < 0) conditions.push_back(fmt::format("{} >= 0", shifted.to_string()));
     if (shifted.highest() > last) conditions.push_back(fmt::format("{} <= {}", shifted.to_string(), last));
@@ -341,13 +415,13 @@ std::string Elements::padded(const ir::Node& node, const Indices& at) {
     }
     conditions.push_back(fmt::format("({}) % {} == 0", shifted.to_string(), step));
     const std::string name = writer_.fresh("p");
-    writer_.line(fmt::format("const s_i64 {} = ({}) / {};", name, shifted.to_string(), step));
+    writer_.line(fmt::format("const s_index {} = ({}) / {};", name, shifted.to_string(), step));
     from[i] = Index::variable(name, shape[i].value());
   }
-  if (conditions.empty()) return value(x, from);
-  const std::string otherwise = value(node.operands[1], {});
+  if (conditions.empty()) return either(x, from);
+  const std::string otherwise = either(node.operands[1], {});
   return chosen(node.types[0].dtype,
-                {{fmt::format("{}", fmt::join(conditions, " && ")), [&] { return value(x, from); }},
+                {{fmt::format("{}", fmt::join(conditions, " && ")), [&] { return either(x, from); }},
                  {"", [&] { return otherwise; }}});
 }
 
@@ -361,7 +435,7 @@ std::string Elements::joined(const ir::Node& node, const Indices& at) {
     if (size == 0 || at[axis].highest() < start || at[axis].lowest() >= end) continue;
     Indices from = at;
     from[axis] = at[axis] + Index(-start);
-    const auto part = [this, v, from] { return value(v, from); };
+    const auto part = [this, v, from] { return either(v, from); };
     if (at[axis].lowest() >= start && at[axis].highest() < end) return part();
     const bool last = at[axis].highest() < end;
     cases.emplace_back(last ? "" : fmt::format("{} < {}", at[axis].to_string(), end), part);
@@ -376,7 +450,7 @@ std::string Elements::clamped_index(const std::string& value, DType dtype, std::
                                : fmt::format("(s_i64){}", value);
   const std::string raw = writer_.fresh("p");
   writer_.line(fmt::format("const s_i64 {} = {};", raw, wide));
-  writer_.line(fmt::format("const s_i64 {0} = {1} < 0 ? 0 : {1} > {2} ? {2} : {1};", name, raw, highest));
+  writer_.line(fmt::format("const s_index {0} = {1} < 0 ? 0 : {1} > {2} ? {2} : {1};", name, raw, highest));
   return name;
 }
 
@@ -390,7 +464,7 @@ std::string Elements::sliced_dynamically(const ir::Node& node, const Indices& at
     from[i] =
         from[i] + Index::variable(clamped_index(value(start, {}), graph_.type(start).dtype, room), room + 1);
   }
-  return value(node.operands[0], from);
+  return either(node.operands[0], from);
 }
 
 std::string Elements::gathered(const ir::Node& node, const Indices& at) {
@@ -427,7 +501,7 @@ std::string Elements::gathered(const ir::Node& node, const Indices& at) {
     const std::string start = clamped_index(value(list, index_at(k)), graph_.type(list).dtype, room);
     from[axis] = from[axis] + Index::variable(start, room + 1);
   }
-  return value(x, from);
+  return either(x, from);
 }
 
 std::string Elements::random_bits(const ir::Node& node, const Indices& at) {

@@ -25,12 +25,17 @@ class Elements {
  public:
   // Input i of the graph is the array called inputs[i].
   Elements(const ir::Graph& graph, std::vector<std::string> inputs, Writer& writer)
-      : graph_(graph), inputs_(std::move(inputs)), writer_(writer), scopes_(1) {}
+      : graph_(graph), inputs_(std::move(inputs)), writer_(writer), scopes_(1), spreads_(1) {}
 
   // An expression without side effects for the element; lines it needs are written first.
   std::string value(ir::ValueId v, const Indices& at);
   std::string value_at(ir::ValueId v, const Index& linear) {
     return value(v, indices_of(linear, graph_.type(v).shape));
+  }
+  // The element as memory holds it: bits for a small float, and those it came with when it was only moved.
+  std::string bits(ir::ValueId v, const Indices& at);
+  std::string bits_at(ir::ValueId v, const Index& linear) {
+    return bits(v, indices_of(linear, graph_.type(v).shape));
   }
   // Whatever index it is asked for, the value is this expression: a row's sum, say.
   void define(ir::ValueId v, std::string expression) { defined_[{v.node, v.index}] = std::move(expression); }
@@ -41,9 +46,32 @@ class Elements {
   std::string stored(const std::string& array, const std::string& place, DType dtype);  // any array's element
   std::string rounded(DType dtype, std::string expression);                             // to a small float
 
+  // The value's element at this very place is the expression, until pop(); whether one is known.
+  void know_at(ir::ValueId v, const Index& linear, std::string expression);
+  bool knows_at(ir::ValueId v, const Index& linear) const;
+
+  // What was read of the inputs, and whether only under a condition. An element of an input may come from
+  // elsewhere than its memory: as the expression for its bits.
+  struct Load {
+    std::size_t input;
+    Index place;
+    bool conditional;
+  };
+  const std::vector<Load>& loads() const { return loads_; }
+  void read_from(std::size_t input, const Index& place, std::string expression) {
+    elsewhere_[{input, place.to_string()}] = std::move(expression);
+  }
+  void read_from_memory() { elsewhere_.clear(); }  // again
+
   // What was computed inside is not known outside.
-  void push() { scopes_.emplace_back(); }
-  void pop() { scopes_.pop_back(); }
+  void push() {
+    scopes_.emplace_back();
+    spreads_.emplace_back();
+  }
+  void pop() {
+    scopes_.pop_back();
+    spreads_.pop_back();
+  }
 
   const std::set<std::string>& helpers() const { return helpers_; }      // functions the source calls
   const std::set<std::string>& constants() const { return constants_; }  // arrays it wants declared
@@ -51,10 +79,13 @@ class Elements {
  private:
   using Key = std::pair<std::int32_t, std::string>;
 
+  static Key key(ir::ValueId v, const Indices& at);
+  std::string either(ir::ValueId v, const Indices& at) { return raw_ ? bits(v, at) : value(v, at); }
   std::string compute(std::int32_t node, const Indices& at);
+  std::string cast(const ir::Node& node, const Indices& at);
   std::string elementwise(const ir::Node& node, const Indices& at);
   std::string moved(const ir::Node& node, const Indices& at);
-  std::string load(const std::string& array, const Index& at, DType dtype);
+  std::string load(std::size_t input, const Index& place);
   std::string literal(const Literal& value, const Indices& at);
   std::string padded(const ir::Node& node, const Indices& at);
   std::string joined(const ir::Node& node, const Indices& at);
@@ -65,7 +96,8 @@ class Elements {
   std::string to_bits(DType dtype, const std::string& value);  // of the small floats
   std::string from_bits(DType dtype, const std::string& bits);
   std::string named(DType dtype, const std::string& expression);
-  Indices indices_of(const Index& linear, const Shape& shape);
+  static Indices indices_of(const Index& linear, const Shape& shape);
+  Indices spread(const Indices& at, const Shape& shape);  // one index per axis
   // A value that one of several blocks computes.
   std::string chosen(DType dtype,
                      const std::vector<std::pair<std::string, std::function<std::string()>>>& cases);
@@ -74,9 +106,14 @@ class Elements {
   const ir::Graph& graph_;
   const std::vector<std::string> inputs_;
   Writer& writer_;
+  bool raw_ = false;  // whether movement is followed for bits
   std::vector<std::map<Key, std::string>> scopes_;
+  std::vector<std::map<std::pair<std::string, std::string>, Indices>> spreads_;  // by scope: place and shape
   std::map<std::pair<std::int32_t, std::int32_t>, std::string> defined_;
   std::set<std::string> helpers_, constants_;
+  std::vector<Load> loads_;
+  std::map<std::pair<std::size_t, std::string>, std::string> elsewhere_;
+  int conditions_ = 0;  // that are open
 };
 
 }  // namespace systole::codegen

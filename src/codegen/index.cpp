@@ -62,6 +62,7 @@ std::string Index::to_string() const {
 }
 
 Index linear(const Indices& indices, const Shape& shape) {
+  if (indices.size() != shape.size()) return indices[0];
   Index sum;
   std::int64_t stride = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {

@@ -40,6 +40,7 @@ class Index {
   std::map<std::string, Term> terms_;
 };
 
+// One index per axis; or one for all of them, the row-major place, where finding each would take divisions.
 using Indices = std::vector<Index>;
 
 Index linear(const Indices& indices, const Shape& shape);  // row-major

@@ -6,6 +6,7 @@
 
 #include "codegen/kernel_parts.h"
 #include "codegen/math/math.h"
+#include "codegen/simt.h"
 #include "systole/base/error.h"
 
 namespace systole::codegen {
@@ -22,6 +23,8 @@ constexpr std::string_view kPreludeC = R"c(
 #else
 #define S_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+#define S_GLOBAL
+#define S_STEP 1
 #define S_INF_F32 __builtin_inff()
 #define S_INF_F64 __builtin_inf()
 #define S_NAN_F32 __builtin_nanf("")
@@ -33,9 +36,17 @@ constexpr std::string_view kPreludeC = R"c(
 #else
 #define S_VECTOR_BYTES 16
 #endif
+#ifdef __clang__
+#define S_FUSED _Pragma("clang fp contract(fast)")
+#define S_FUSING
+#else
+#define S_FUSED
+#define S_FUSING __attribute__((optimize("fp-contract=fast")))
+#endif
 #define S_MULTIPLY(NAME, T)                                                                                   \
   typedef T NAME##_vector __attribute__((vector_size(S_VECTOR_BYTES), aligned(sizeof(T)), may_alias));        \
-  static void NAME(T* tile, const T* part, const T* few, s_i32 deep) {                                        \
+  S_FUSING static void NAME(T* tile, const T* part, const T* few, s_i32 deep) {                               \
+    S_FUSED                                                                                                   \
     enum { kLanes = S_VECTOR_BYTES / sizeof(T) };                                                             \
     for (s_i32 j = 0; j < 64; j += 2 * kLanes) {                                                              \
       NAME##_vector sum[6][2];                                                                                \
@@ -55,6 +66,9 @@ constexpr std::string_view kPreludeC = R"c(
   }
 )c";
 
+constexpr std::int64_t kNarrow = std::int64_t{1} << 30;  // indices below it, and sums of two, have 32 bits
+constexpr std::int64_t kMostGroups = 1024;               // of a kernel whose threads take items in turn
+
 std::vector<std::string> input_names(const ir::Graph& region) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < region.inputs().size(); ++i) names.push_back(fmt::format("in{}", i));
@@ -63,37 +77,80 @@ std::vector<std::string> input_names(const ir::Graph& region) {
 
 }  // namespace
 
-Function::Function(const ir::Graph& region, std::string name)
-    : region_(region), inputs_(input_names(region)), elements_(region, inputs_, writer_) {
+Function::Function(const ir::Graph& region, std::string name, Dialect dialect, int threads)
+    : region_(region), dialect_(dialect), inputs_(input_names(region)), elements_(region, inputs_, writer_) {
   kernel_.name = std::move(name);
-  writer_.open(fmt::format("void {}(void* const* buffers, s_i64 begin, s_i64 end)", kernel_.name));
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    const std::string_view type = storage_type(region.input_type(i).dtype);
-    writer_.line(fmt::format("const {0}* const {1} = (const {0}*)buffers[{2}];", type, inputs_[i], i));
-  }
+  kernel_.threads = threads;
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    declare_buffer(fmt::format("const S_GLOBAL {}*", storage_type(region.input_type(i).dtype)), inputs_[i]);
   for (std::size_t i = 0; i < region.outputs().size(); ++i) {
     outputs_.push_back(fmt::format("out{}", i));
-    const std::string_view type = storage_type(region.output_type(i).dtype);
-    writer_.line(fmt::format("{0}* const {1} = ({0}*)buffers[{2}];", type, outputs_[i], inputs_.size() + i));
+    declare_buffer(fmt::format("S_GLOBAL {}*", storage_type(region.output_type(i).dtype)), outputs_[i]);
   }
+}
+
+void Function::declare_buffer(std::string_view type, const std::string& array) {
+  const std::size_t i = buffers_++;
+  const std::string buffer =
+      dialect_ == Dialect::c ? fmt::format("buffers[{}]", i) : fmt::format("S_BUFFER({})", i);
+  declare(fmt::format("{0} const {1} = ({0}){2};", type, array, buffer));
+}
+
+std::string Function::scratch(std::string_view type) {
+  kernel_.scratch = true;
+  declare_buffer(fmt::format("S_GLOBAL {}*", type), "scratch");
+  return "scratch";
 }
 
 void Function::store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear) {
   std::vector<std::string> values;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const ir::ValueId v = region_.outputs()[outputs[k]].value;
-    values.push_back(elements_.value_at(v, linear[k]));
+    values.push_back(elements_.bits_at(v, linear[k]));
   }
   for (std::size_t k = 0; k < outputs.size(); ++k)
-    elements_.store(outputs_[outputs[k]], linear[k], region_.output_type(outputs[k]).dtype, values[k]);
+    writer_.line(fmt::format("{}[{}] = {};", outputs_[outputs[k]], linear[k].to_string(), values[k]));
+}
+
+void Function::declare(std::string line) { declared_ += fmt::format("  {}\n", line); }
+
+// 64-bit divisions are slow where registers are 32 bits wide.
+bool Function::narrow() const {
+  return dialect_ != Dialect::c && kernel_.items < kNarrow &&
+         std::all_of(
+             region_.nodes().begin(), region_.nodes().end(),
+             [](const ir::Node& node) {
+               return std::all_of(node.types.begin(), node.types.end(),
+                                  [](const Type& type) { return type.shape.count() < kNarrow; });
+             });
+}
+
+Kernel Function::closed() {
+  std::vector<std::string> parameters;
+  for (std::size_t i = 0; i < buffers_; ++i) parameters.push_back(fmt::format("S_PARAMETER({})", i));
+  const std::string head =
+      dialect_ == Dialect::c
+          ? fmt::format("void {}(void* const* buffers, s_i64 begin, s_i64 end)", kernel_.name)
+          : fmt::format("S_KERNEL({}) {}({})", kernel_.threads, kernel_.name, fmt::join(parameters, ", "));
+  kernel_.source = fmt::format("{} {{\n{}{}}}\n", head, declared_, writer_.text());
+  const std::string_view index = "s_index", type = narrow() ? "s_i32" : "s_i64";
+  for (std::size_t at = kernel_.source.find(index); at != std::string::npos;
+       at = kernel_.source.find(index, at))
+    kernel_.source.replace(at, index.size(), type);
+  kernel_.helpers = elements_.helpers();
+  return std::move(kernel_);
 }
 
 Kernel Function::finish(std::int64_t items) {
-  writer_.close();
-  kernel_.source = writer_.text();
-  kernel_.helpers = elements_.helpers();
   kernel_.items = items;
-  return std::move(kernel_);
+  if (dialect_ == Dialect::c) return closed();
+  declare(fmt::format("const s_index begin = S_THREAD, end = {};", items));
+  return finish_groups(std::min((items + kernel_.threads - 1) / kernel_.threads, kMostGroups));
+}
+
+Kernel Function::finish_groups(std::int64_t groups) {
+  kernel_.groups = groups;
+  return closed();
 }
 
 Index Loops::point() const {
@@ -115,25 +172,32 @@ Loops make_loops(std::vector<std::int64_t> sizes, std::string_view stem) {
 void open_item(Writer& writer, const Loops& loops, const std::string& item) {
   std::int64_t stride = 1;
   for (const std::int64_t size : loops.sizes) stride *= size;
+  if (stride == 0) stride = 1;  // there is no item
   for (std::size_t i = 0; i < loops.sizes.size(); ++i) {
-    stride /= loops.sizes[i];
+    stride /= std::max<std::int64_t>(loops.sizes[i], 1);
+    if (loops.sizes[i] == 0) {
+      writer.line(fmt::format("const s_index {} = 0;", loops.names[i]));
+      continue;
+    }
     if (loops.sizes[i] == 1) continue;
-    const std::string quotient = stride == 1 ? item : fmt::format("{} / {}", item, stride);
-    writer.line(i == 0 ? fmt::format("const s_i64 {} = {};", loops.names[i], quotient)
-                       : fmt::format("const s_i64 {} = {} % {};", loops.names[i], quotient, loops.sizes[i]));
+    const std::string quotient = stride <= 1 ? item : fmt::format("{} / {}", item, stride);
+    writer.line(i == 0
+                    ? fmt::format("const s_index {} = {};", loops.names[i], quotient)
+                    : fmt::format("const s_index {} = {} % {};", loops.names[i], quotient, loops.sizes[i]));
   }
 }
 
 std::string identity(ir::Combine kind, DType dtype) {
   const bool real = is_float(dtype);
   const auto extreme = [&](bool highest) -> std::string {
+    if (dtype == DType::f8e4m3fn) return highest ? "448.0f" : "(-448.0f)";  // it has no infinity
     if (real) return fmt::format("{}S_INF_{}", highest ? "" : "-", dtype == DType::f64 ? "F64" : "F32");
     if (dtype == DType::boolean) return highest ? "1" : "0";
     const auto bits = static_cast<int>(8 * size_of(dtype));
     if (is_signed_integer(dtype))
-      return highest ? fmt::format("(s_i{0})((1ull << {1}) - 1)", bits, bits - 1)
-                     : fmt::format("(s_i{0})(-(s_i64)((1ull << {1}) - 1) - 1)", bits, bits - 1);
-    return highest ? fmt::format("(s_u{})~0ull", bits) : "0";
+      return highest ? fmt::format("(s_i{0})(((s_u64)1 << {1}) - 1)", bits, bits - 1)
+                     : fmt::format("(s_i{0})(-(s_i64)(((s_u64)1 << {1}) - 1) - 1)", bits, bits - 1);
+    return highest ? fmt::format("(s_u{})~(s_u64)0", bits) : "0";
   };
   switch (kind) {
     case ir::Combine::sum:
@@ -142,7 +206,7 @@ std::string identity(ir::Combine kind, DType dtype) {
     case ir::Combine::max: return extreme(false);
     case ir::Combine::min: return extreme(true);
     case ir::Combine::bitwise_and:
-      return dtype == DType::boolean ? "1" : fmt::format("({})~0ull", c_type(dtype));
+      return dtype == DType::boolean ? "1" : fmt::format("({})~(s_u64)0", c_type(dtype));
     default: throw Error(ErrorKind::kInternal, "reduce", "no such combination in a kernel");
   }
 }
@@ -180,18 +244,23 @@ std::vector<std::int64_t> loop_sizes(const ir::Graph& graph, std::vector<std::in
 }
 
 std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
-  if (dialect != Dialect::c) return std::nullopt;
-  if (step.kind == lower::StepKind::special) return special_kernel(step, name);
+  if (dialect != Dialect::c) return simt_kernel(step, name, dialect);
+  if (step.kind == lower::StepKind::special) return special_kernel(step, name, dialect);
   if (step.kind != lower::StepKind::kernel) return std::nullopt;
   switch (step.group) {
     case lower::GroupKind::map: return map_kernel(step, name);
     case lower::GroupKind::rows: return rows_kernel(step, name);
-    case lower::GroupKind::contraction:
-      return step.region.graph.node(step.region.anchor).op == Op::dot_general
-                 ? dot_kernel(step, name)
-                 : convolution_kernel(step, name);
+    case lower::GroupKind::contraction: return contraction_kernel(step, name);
     default: return std::nullopt;
   }
+}
+
+const std::string& KernelSet::add(Kernel kernel) {
+  std::string text = kernel.source;
+  text.erase(text.find(kernel.name), kernel.name.size());
+  const auto [known, is_new] = names_.try_emplace(std::move(text), kernel.name);
+  if (is_new) distinct_.push_back(std::move(kernel));
+  return known->second;
 }
 
 std::string source_file(const std::vector<Kernel>& kernels, Dialect dialect) {
@@ -199,7 +268,7 @@ std::string source_file(const std::vector<Kernel>& kernels, Dialect dialect) {
   for (const Kernel& kernel : kernels) helpers.insert(kernel.helpers.begin(), kernel.helpers.end());
   const std::vector<std::string_view> names(helpers.begin(), helpers.end());
   std::string text = math::prelude(dialect) + math::source(names);
-  if (dialect == Dialect::c) text += kPreludeC;
+  text += dialect == Dialect::c ? kPreludeC : simt_prelude(dialect);
   for (const auto& [suffix, type] :
        {std::pair{"f32", "float"}, {"f64", "double"}, {"u32", "s_u32"}, {"u64", "s_u64"}}) {
     const std::string function = fmt::format("s_multiply_{}", suffix);

@@ -14,28 +14,44 @@ namespace systole::codegen {
 
 Kernel map_kernel(const lower::Step& step, const std::string& name);
 Kernel rows_kernel(const lower::Step& step, const std::string& name);
-Kernel dot_kernel(const lower::Step& step, const std::string& name);
-std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name);
-Kernel convolution_kernel(const lower::Step& step, const std::string& name);
+Kernel contraction_kernel(const lower::Step& step, const std::string& name);
+std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name,
+                                     Dialect dialect);
 
-// A kernel function in C under construction: its head declares the buffers as typed arrays.
+inline constexpr int kThreads = 256;  // of a group, where nothing speaks for another number
+
+// A kernel function under construction: its head declares the buffers as typed arrays. Items that are written
+//   for (s_i64 item = begin; item < end; item += S_STEP)
+// are the threads' in the dialects that have threads. Indices may be declared as s_index, which becomes the
+// narrowest type that is wide enough.
 class Function {
  public:
-  Function(const ir::Graph& region, std::string name);
+  Function(const ir::Graph& region, std::string name, Dialect dialect = Dialect::c, int threads = kThreads);
 
   Writer& writer() { return writer_; }
   Elements& elements() { return elements_; }
   const std::string& output(std::size_t i) const { return outputs_[i]; }
+  // The step's workspace as an array: the buffer after the outputs.
+  std::string scratch(std::string_view type);
   // Computes the outputs at these indices, then stores them: an output may lie where an input does.
   void store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear);
   Kernel finish(std::int64_t items);
+  Kernel finish_groups(std::int64_t groups);  // of threads that know their work by their numbers
+  void declare(std::string line);             // at the head of the function: arrays that a group shares
 
  private:
+  void declare_buffer(std::string_view type, const std::string& array);
+  bool narrow() const;  // whether indices need no more than 32 bits
+  Kernel closed();
+
   const ir::Graph& region_;
-  Writer writer_;
+  const Dialect dialect_;
+  Writer writer_{1};
   std::vector<std::string> inputs_, outputs_;
   Elements elements_;
   Kernel kernel_;
+  std::string declared_;   // lines at its head
+  std::size_t buffers_ = 0;
 };
 
 // Loop variables with their sizes, outermost first, and the linear index of the point they stand for.

@@ -40,20 +40,7 @@ class Rows {
     for (const auto& axis : step.domain->axes) sizes.push_back(axis.size);
     full_count_ = step.domain->full_count();
     row_count_ = step.domain->row_count();
-    all_ = make_loops(loop_sizes(graph_, sizes), "x");
-    // A finer axis is of the kind of the domain's axis it came from.
-    std::size_t axis = 0;
-    std::int64_t left = sizes.empty() ? 1 : sizes[0];
-    for (const std::int64_t size : all_.sizes) {
-      while (left == 1 && axis + 1 < sizes.size()) left = sizes[++axis];
-      reduced_.push_back(step.domain->axes[axis].reduced);
-      left /= size;
-    }
-    for (std::size_t i = 0; i < all_.sizes.size(); ++i) {
-      Loops& side = reduced_[i] ? inner_ : outer_;
-      side.sizes.push_back(all_.sizes[i]);
-      side.names.push_back(all_.names[i]);
-    }
+    if (full_count_ > 0) make_sides(*step.domain, sizes);
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i)
       (graph_.output_type(i).shape.count() == full_count_ && !is_row(graph_.outputs()[i].value.node) ? full_
                                                                                                      : rows_)
@@ -67,9 +54,27 @@ class Rows {
   }
 
  private:
-  // Of equal sizes a row is what comes from a reduction through work on rows; only then is it ambiguous.
+  void make_sides(const lower::Domain& domain, const std::vector<std::int64_t>& sizes) {
+    all_ = make_loops(loop_sizes(graph_, sizes), "x");
+    // A finer axis is of the kind of the domain's axis it came from.
+    std::size_t axis = 0;
+    std::int64_t left = sizes.empty() ? 1 : sizes[0];
+    for (const std::int64_t size : all_.sizes) {
+      while (left == 1 && axis + 1 < sizes.size()) left = sizes[++axis];
+      reduced_.push_back(domain.axes[axis].reduced);
+      left /= size;
+    }
+    for (std::size_t i = 0; i < all_.sizes.size(); ++i) {
+      Loops& side = reduced_[i] ? inner_ : outer_;
+      side.sizes.push_back(all_.sizes[i]);
+      side.names.push_back(all_.names[i]);
+    }
+  }
+
+  // Where rows have one point, what follows from a reduction may count as either.
   bool is_row(std::int32_t node) const {
-    return full_count_ == row_count_ ? false : graph_.node(node).types[0].shape.count() == row_count_;
+    if (full_count_ == row_count_) return graph_.node(node).op == Op::reduce;
+    return graph_.node(node).types[0].shape.count() == row_count_;
   }
 
   std::vector<std::int32_t> reductions(int stage) const {

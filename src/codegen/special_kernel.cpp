@@ -1,10 +1,7 @@
 // Primitives with a loop of their own. Operands are in memory; an element of the result, or a line of it, is
 // an item.
 
-#include <algorithm>
-#include <optional>
-
-#include "codegen/kernel_parts.h"
+#include "codegen/special_parts.h"
 
 namespace systole::codegen {
 
@@ -12,13 +9,9 @@ namespace {
 
 using ir::Op;
 
-class Special {
+class Special : public SpecialKernel {
  public:
-  Special(const lower::Step& step, const std::string& name)
-      : graph_(step.region.graph),
-        node_(graph_.node(step.region.anchor)),
-        function_(graph_, name),
-        w_(function_.writer()) {}
+  using SpecialKernel::SpecialKernel;
 
   std::optional<Kernel> make() {
     switch (node_.op) {
@@ -32,18 +25,6 @@ class Special {
   }
 
  private:
-  const Shape& shape(std::size_t operand) const { return graph_.type(node_.operands[operand]).shape; }
-  DType dtype() const { return node_.types[0].dtype; }
-  std::string element(std::size_t operand, const std::string& place) {
-    return function_.elements().loaded(node_.operands[operand], place);
-  }
-  void store(const std::string& place, const std::string& value) {
-    // A place that is text is a variable of unknown range.
-    function_.elements().store(function_.output(0), Index::variable(place, INT64_MAX), dtype(), value);
-  }
-
-  void open_items() { w_.open("for (s_i64 item = begin; item < end; ++item)"); }
-
   Kernel window() {
     const auto& a = node_.as<ir::WindowAttrs>();
     const Shape &x = shape(0), &y = node_.types[0].shape;
@@ -84,20 +65,6 @@ class Special {
     store("item", function_.elements().rounded(dtype(), "sum"));
     w_.close();
     return function_.finish(y.count());
-  }
-
-  // The lines along an axis: item → the place of its first element.
-  struct Lines {
-    std::int64_t count, length, stride;
-    std::string first;
-  };
-  Lines lines(const Shape& x, std::int64_t axis) const {
-    const auto at = static_cast<std::size_t>(axis);
-    std::int64_t stride = 1;
-    for (std::size_t i = at + 1; i < x.size(); ++i) stride *= x[i].value();
-    const std::int64_t length = x[at].value();
-    return {length == 0 ? 0 : x.count() / length, length, stride,
-            fmt::format("item / {0} * {1} + item % {0}", std::max<std::int64_t>(stride, 1), stride * length)};
   }
 
   Kernel arg_reduce() {
@@ -142,11 +109,6 @@ class Special {
     w_.line(fmt::format(
         "if ((const void*){0} != (const void*){1}) for (s_i64 i = 0; i < {2}; ++i) {0}[i] = {1}[i];",
         function_.output(0), from, shape(0).count()));
-  }
-  std::size_t position(std::size_t operand) const {
-    return static_cast<std::size_t>(
-        std::find(graph_.inputs().begin(), graph_.inputs().end(), node_.operands[operand].node) -
-        graph_.inputs().begin());
   }
   std::string start_of(std::size_t operand, const std::string& place, std::int64_t room) {
     const DType index = graph_.type(node_.operands[operand]).dtype;
@@ -252,17 +214,18 @@ class Special {
     w_.close();
     return function_.finish(x.count() == 0 ? 0 : 1);
   }
-
-  const ir::Graph& graph_;
-  const ir::Node& node_;
-  Function function_;
-  Writer& w_;
 };
 
 }  // namespace
 
-std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name) {
-  return Special(step, name).make();
+std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
+  switch (step.region.graph.node(step.region.anchor).op) {
+    case Op::sort:
+    case Op::top_k: return order_kernel(step, name, dialect);
+    case Op::cholesky:
+    case Op::triangular_solve: return triangle_kernel(step, name, dialect);
+    default: return Special(step, name, dialect).make();
+  }
 }
 
 }  // namespace systole::codegen

@@ -11,6 +11,7 @@ namespace systole::codegen {
 
 class Writer {
  public:
+  explicit Writer(int depth = 0) : depth_(depth) {}
   void line(std::string_view text) {
     text_.append(static_cast<std::size_t>(2 * depth_), ' ');
     text_ += text;
@@ -29,7 +30,7 @@ class Writer {
 
  private:
   std::string text_;
-  int depth_ = 0, next_ = 0;
+  int depth_, next_ = 0;
 };
 
 }  // namespace systole::codegen

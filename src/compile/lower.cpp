@@ -118,12 +118,31 @@ class Lowering {
         step.implementation = group.claim.implementation;
         if (group.claim.workspace_bytes > 0) step.workspace = scratch(group.claim.workspace_bytes);
         break;
-      case GroupKind::special: step.kind = StepKind::special; break;
+      case GroupKind::special:
+        step.kind = StepKind::special;
+        if (const std::int64_t bytes = special_scratch(graph_.node(group.anchor)); bytes > 0)
+          step.workspace = scratch(bytes);
+        break;
       case GroupKind::control: control(step, graph_.node(group.anchor)); break;
       default: step.kind = StepKind::kernel; break;
     }
     step.region = std::move(region.region);
     program_.steps.push_back(std::move(step));
+  }
+
+  // What a kernel for the primitive wants beside operands and results: two lists of i32 to sort with, one for
+  // the largest, numbers at full precision in place of small floats.
+  std::int64_t special_scratch(const ir::Node& node) const {
+    const auto count = [&](std::size_t operand) { return graph_.type(node.operands[operand]).shape.count(); };
+    const std::int64_t wide =
+        std::max<std::int64_t>(4, static_cast<std::int64_t>(size_of(node.types[0].dtype)));
+    switch (node.op) {
+      case Op::sort: return 8 * count(0);
+      case Op::top_k: return 4 * node.types[0].shape.count();
+      case Op::cholesky: return wide * count(0);
+      case Op::triangular_solve: return wide * count(1);
+      default: return 0;
+    }
   }
 
   BufferId scratch(std::int64_t bytes) { return new_buffer({DType::u8, {bytes}}, Role::temporary); }

@@ -28,6 +28,10 @@ constexpr Pass kStandard[] = {
     {"dce", dce},
 };
 
+constexpr Pass kKernel[] = {
+    {"layout", layout}, {"simplify", simplify}, {"fold", fold}, {"cse", cse}, {"dce", dce},
+};
+
 // Writes DIR/PID-RUN-STEP-GRAPH-PASS.sir: files of one run stand together, in order, and no two threads or
 // processes share a name.
 class Dump {
@@ -70,6 +74,7 @@ bool verify_wanted() {
 
 }  // namespace
 
+std::span<const Pass> kernel_passes() { return kKernel; }
 std::span<const Pass> standard_passes() { return kStandard; }
 
 ir::Graph run_passes(ir::Graph graph, std::span<const Pass> passes) {
@@ -91,6 +96,11 @@ ir::Graph run_passes(ir::Graph graph, std::span<const Pass> passes) {
     if (graph.same_structure(before)) break;
   }
   return graph;
+}
+
+ir::Graph prepared_for_kernels(const ir::Graph& graph, bool optimize) {
+  ir::Graph inlined = inline_composites(graph);
+  return optimize ? run_passes(std::move(inlined), kernel_passes()) : inlined;
 }
 
 }  // namespace systole::passes

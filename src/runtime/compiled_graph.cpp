@@ -11,6 +11,7 @@
 #include "eval/eval.h"
 #include "runtime/cache.h"
 #include "runtime/registry.h"
+#include "runtime/timeline.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 #include "systole/runtime.h"
@@ -23,12 +24,46 @@ using runtime::Session;
 
 constexpr std::size_t kMaxSpecialised = 64;  // sets of symbol values a CompiledGraph remembers
 
+std::vector<Type> input_types(const ir::Graph& graph) {
+  std::vector<Type> types;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) types.push_back(graph.input_type(i));
+  return types;
+}
+
+std::vector<Type> output_types(const ir::Graph& graph) {
+  std::vector<Type> types;
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i) types.push_back(graph.output_type(i));
+  return types;
+}
+
+// A session whose runs show in the timeline, whatever its backend.
+class TimedSession final : public Session {
+ public:
+  TimedSession(std::unique_ptr<Session> session, std::string name, std::string details)
+      : session_(std::move(session)), name_(std::move(name)), details_(std::move(details)) {}
+  std::vector<std::vector<runtime::BufferRef>> run(const runtime::RunArguments& arguments) override {
+    const timeline::Span span("run", name_, details_);
+    return session_->run(arguments);
+  }
+  runtime::BufferRef placed(const runtime::BufferRef& buffer, std::size_t input) override {
+    return session_->placed(buffer, input);
+  }
+
+ private:
+  const std::unique_ptr<Session> session_;
+  const std::string name_, details_;
+};
+
 // One executable with its idle sessions. A run takes one, or makes one when all are busy, and brings it back
 // unless it failed: after a failure its state is anyone's guess.
 class Instance {
  public:
-  Instance(runtime::ExecutableRef executable, std::vector<Type> inputs, std::vector<Type> outputs)
-      : executable_(std::move(executable)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
+  Instance(runtime::ExecutableRef executable, const ir::Graph& bound, const DeviceName& device)
+      : executable_(std::move(executable)),
+        inputs_(input_types(bound)),
+        outputs_(output_types(bound)),
+        name_("run " + bound.name()),
+        details_(timeline::details({{"device", device.to_string()}})) {}
 
   const runtime::Executable& executable() const { return *executable_; }
   const std::vector<Type>& inputs() const { return inputs_; }    // static
@@ -43,7 +78,10 @@ class Instance {
         return session;
       }
     }
-    return executable_->new_session();
+    return new_session();
+  }
+  std::unique_ptr<Session> new_session() const {
+    return std::make_unique<TimedSession>(executable_->new_session(), name_, details_);
   }
   void bring_back(std::unique_ptr<Session> session) {
     std::lock_guard lock(mutex_);
@@ -53,21 +91,10 @@ class Instance {
  private:
   const runtime::ExecutableRef executable_;
   const std::vector<Type> inputs_, outputs_;
+  const std::string name_, details_;  // in the timeline
   std::mutex mutex_;
   std::vector<std::unique_ptr<Session>> idle_;
 };
-
-std::vector<Type> input_types(const ir::Graph& graph) {
-  std::vector<Type> types;
-  for (std::size_t i = 0; i < graph.inputs().size(); ++i) types.push_back(graph.input_type(i));
-  return types;
-}
-
-std::vector<Type> output_types(const ir::Graph& graph) {
-  std::vector<Type> types;
-  for (std::size_t i = 0; i < graph.outputs().size(); ++i) types.push_back(graph.output_type(i));
-  return types;
-}
 
 std::vector<Type> types_of(std::span<const Literal> values) {
   std::vector<Type> types;
@@ -83,6 +110,7 @@ std::int64_t list_count(const ir::Graph& graph) {
 // Passes may find that no collective has an effect; then the graph stays as it is, for its number of devices
 // to stay.
 ir::Graph optimized(const ir::Graph& graph) {
+  const timeline::Span span("compile", "passes");
   ir::Graph result = passes::run_passes(graph, passes::standard_passes());
   return list_count(result) == list_count(graph) ? result : graph;
 }
@@ -127,14 +155,17 @@ struct CompiledGraph::State {
 // Compiles a graph without symbols, or finds it compiled.
 std::shared_ptr<Instance> CompiledGraph::State::compiled(const ir::Graph& bound) const {
   const auto compile_now = [&] {
-    log(LogLevel::info, fmt::format("compiling graph {} for {}", bound.name(), device.name.to_string()));
+    const std::string where = device.name.to_string();
+    log(LogLevel::info, fmt::format("compiling graph {} for {}", bound.name(), where));
+    const std::string name = "compile " + bound.name(), details = timeline::details({{"device", where}});
+    const timeline::Span span("compile", name, details);
     ir::verify(bound);
     const ir::Graph ready = options.optimize ? optimized(bound) : bound;
     return device.backend->compile(ready, device.name.ordinal, options);
   };
   return std::make_shared<Instance>(
-      runtime::executable_cache().find_or_compile(bound, device.name, options, compile_now),
-      input_types(bound), output_types(bound));
+      runtime::executable_cache().find_or_compile(bound, device.name, options, compile_now), bound,
+      device.name);
 }
 
 std::shared_ptr<Instance> CompiledGraph::State::find(std::span<const Type> arguments) const {
@@ -265,7 +296,7 @@ std::unique_ptr<Session> CompiledGraph::new_session() const {
   if (!state().fixed)
     throw Error(ErrorKind::kInvalidArgument, fmt::format("graph {}", state().graph.name()),
                 "a session needs sizes: bind the graph's symbols with ir::bind_symbols, then compile it");
-  return state().fixed->executable().new_session();
+  return state().fixed->new_session();
 }
 
 CompiledGraph compile(const ir::Graph& graph, std::string_view device,

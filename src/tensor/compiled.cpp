@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/timeline.h"
 #include "systole/ir/composite.h"
 #include "systole/ops.h"
 #include "systole/tensor/control.h"
@@ -120,8 +121,11 @@ struct CompiledFunction::State {
       if (s->fits(arguments, call)) return s;
     auto made = std::make_shared<Specialization>();
     const MeshScope scope(options.mesh ? &*options.mesh : nullptr);
-    made->traced = trace(call.fn, arguments, call.arguments,
-                         {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
+    {
+      const timeline::Span span("compile", "trace");
+      made->traced = trace(call.fn, arguments, call.arguments,
+                           {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
+    }
     made->types = call.types;
     if (options.mesh) check_mesh(*made, arguments);
     made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options, Form::once);

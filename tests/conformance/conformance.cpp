@@ -13,20 +13,6 @@ namespace systole::conformance {
 
 namespace {
 
-// Why the backend cannot run the graph, or empty. What a kernel call or composite has a body for runs as its
-// body.
-std::string refusal(const runtime::Backend& backend, const ir::Graph& graph) {
-  for (const ir::Node& node : graph.nodes()) {
-    const bool runs_its_body = node.op == ir::Op::kernel_call && !node.graphs.empty();
-    if (!runs_its_body)
-      if (std::string reason = backend.refusal(node.op); !reason.empty())
-        return fmt::format("{}: {}", ir::name(node.op), reason);
-    for (const ir::GraphRef& body : node.graphs)
-      if (std::string reason = refusal(backend, *body); !reason.empty()) return reason;
-  }
-  return {};
-}
-
 // Ops that return the larger or smaller of two zeros may return either.
 bool either_zero(const ir::Node& node) {
   const auto extreme = [](ir::Combine kind) { return kind == ir::Combine::max || kind == ir::Combine::min; };
@@ -116,6 +102,18 @@ class RandomGraphsTest : public Conformance {
 
 }  // namespace
 
+std::string refusal(const runtime::Backend& backend, const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes()) {
+    const bool runs_its_body = node.op == ir::Op::kernel_call && !node.graphs.empty();
+    if (!runs_its_body)
+      if (std::string reason = backend.refusal(node.op); !reason.empty())
+        return fmt::format("{}: {}", ir::name(node.op), reason);
+    for (const ir::GraphRef& body : node.graphs)
+      if (std::string reason = refusal(backend, *body); !reason.empty()) return reason;
+  }
+  return {};
+}
+
 runtime::Backend* available(const std::string& device, std::string& reason) {
   const DeviceName name = DeviceName::parse(device);
   const std::string registered = name.backend_name();
@@ -125,6 +123,10 @@ runtime::Backend* available(const std::string& device, std::string& reason) {
     return nullptr;
   }
   runtime::Backend& backend = runtime::backend(registered);
+  if (backend.devices().empty() && name.plugin.empty()) {
+    reason = fmt::format("no plugin {} on this machine: {}", registered, backend.unavailable_reason());
+    return nullptr;
+  }
   if (backend.devices().empty())
     throw Error(ErrorKind::kUnsupported, device,
                 "is here but does not start: " + backend.unavailable_reason());

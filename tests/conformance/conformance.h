@@ -26,6 +26,9 @@ std::string test_name(const std::string& row, const std::string& device);
 
 // The device's backend when it has devices here, else null and the reason.
 runtime::Backend* available(const std::string& device, std::string& reason);
+// Why the backend cannot run the graph, or empty. What a kernel call or composite has a body for runs as its
+// body.
+std::string refusal(const runtime::Backend& backend, const ir::Graph& graph);
 
 // Compares `device` with the evaluation of unoptimised random graphs; the seed is SYSTOLE_SEED or a fixed
 // one.

@@ -202,8 +202,15 @@ void check_full(const std::string& row, const GradientRow& expected, const std::
   EXPECT_GT(checked, 0) << row << " has no f64 case where its gradient can be seen";
 }
 
+// Why the device cannot run the row, or empty.
+std::string absence(const std::string& row, const std::string& device) {
+  std::string reason;
+  const runtime::Backend* const backend = available(device, reason);
+  return backend == nullptr ? reason : refusal(*backend, load_fixture(row).graph);
+}
+
 void check_row_gradient(const std::string& row, const std::string& device) {
-  if (std::string reason; available(device, reason) == nullptr) GTEST_SKIP() << reason;
+  if (const std::string reason = absence(row, device); !reason.empty()) GTEST_SKIP() << reason;
   const GradientRow expected = gradient_row(row);
   switch (expected.kind) {
     case GradientKind::kFull: check_full(row, expected, device); return;
@@ -233,7 +240,7 @@ void check_row_gradient(const std::string& row, const std::string& device) {
 }
 
 void check_second_gradient(const std::string& row, const std::string& device) {
-  if (std::string reason; available(device, reason) == nullptr) GTEST_SKIP() << reason;
+  if (const std::string reason = absence(row, device); !reason.empty()) GTEST_SKIP() << reason;
   int checked = 0;
   for (const GradientCase& c : gradient_cases(row))
     checked += check_derivative(gradient_of(c, device), device, true);

@@ -21,13 +21,19 @@ SYSTOLE_API ir::Graph simplify(const ir::Graph& graph);  // identities that keep
 SYSTOLE_API ir::Graph fold(const ir::Graph& graph);      // constants evaluated, results up to 64 KiB
 SYSTOLE_API ir::Graph cse(const ir::Graph& graph);       // equal nodes merged
 SYSTOLE_API ir::Graph dce(const ir::Graph& graph);       // nodes without use removed; inputs stay
+SYSTOLE_API ir::Graph layout(
+    const ir::Graph& graph);  // images with their channels last, for generated kernels
 SYSTOLE_API ir::Graph inline_composites(const ir::Graph& graph);  // every composite replaced by its body
 
 SYSTOLE_API std::span<const Pass> standard_passes();  // the recipe every backend starts from
+SYSTOLE_API std::span<const Pass> kernel_passes();    // and, where kernels are generated, of inlined graphs
 
 // Runs the passes in order, and all of them again as long as they change the graph (four rounds at most).
 // Throws kIo when a dump cannot be written and kInternal, naming the pass, when the verifier refuses its
 // result.
 SYSTOLE_API ir::Graph run_passes(ir::Graph graph, std::span<const Pass> passes);
+
+// A graph as make_program takes it: composites inlined and, if asked, kernel_passes() run.
+SYSTOLE_API ir::Graph prepared_for_kernels(const ir::Graph& graph, bool optimize = true);
 
 }  // namespace systole::passes

@@ -169,23 +169,19 @@ class CpuBackend final : public runtime::Backend {
  public:
   std::string_view name() const override { return kName; }
   std::vector<runtime::DeviceInfo> devices() override {
-    if (!compiler_absence().empty()) return {};
-    return {{{kName, {}, 0},
-             fmt::format("generated kernels, {}, {} threads", instruction_set(), thread_count()),
-             0}};
+    return {{{kName, {}, 0}, fmt::format("{}, {} threads", kernels_in_words(), thread_count()), 0}};
   }
-  std::string unavailable_reason() override { return compiler_absence(); }
   BufferRef upload(const Literal& value, int) override {
     const std::shared_ptr<std::byte> memory = allocate(static_cast<std::int64_t>(value.byte_size()));
     if (memory) std::memcpy(memory.get(), value.bytes(), value.byte_size());
     return std::make_shared<HostBuffer>(value.type(), memory);
   }
   std::shared_ptr<const runtime::Executable> compile(const ir::Graph& graph, int,
-                                                     const runtime::CompileOptions&) override {
+                                                     const runtime::CompileOptions& options) override {
     if (!graph.is_static()) refuse(ErrorKind::kShape, "a graph with symbols must be bound to numbers first");
     if (eval::uses_collectives(graph))
       refuse(ErrorKind::kUnsupported, "collectives need several devices; there is one");
-    return std::make_shared<CpuExecutable>(make_module(passes::inline_composites(graph)));
+    return std::make_shared<CpuExecutable>(make_module(passes::prepared_for_kernels(graph, options.optimize)));
   }
   std::string refusal(ir::Op op) const override {
     if (op == ir::Op::kernel_call) return "needs a body graph: kernel sources are not run yet";

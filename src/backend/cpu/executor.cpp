@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
 
 #include "base/parallel.h"
 #include "codegen/kernel.h"
 #include "compile/links.h"
 #include "eval/eval.h"
+#include "runtime/timeline.h"
 #include "systole/base/error.h"
 
 namespace systole::cpu {
@@ -50,9 +53,48 @@ double work_of(const Step& step) {
   return work;
 }
 
+// What the timeline shows of a step: the ops it does, each once, in order.
+std::string label(const Step& step, std::string_view name) {
+  std::string text(name);
+  std::vector<ir::Op> seen;
+  for (const ir::Node& node : step.region.graph.nodes()) {
+    if (node.op == ir::Op::input || node.op == ir::Op::constant) continue;
+    if (std::find(seen.begin(), seen.end(), node.op) != seen.end()) continue;
+    text += seen.empty() ? " " : "+";
+    text += ir::name(node.op);
+    seen.push_back(node.op);
+  }
+  return text;
+}
+
+std::string details(const lower::Program& program, const Step& step, std::int64_t items) {
+  std::int64_t bytes = 0;
+  for (const auto* list : {&step.inputs, &step.outputs})
+    for (const BufferId b : *list) bytes += program.buffers[static_cast<std::size_t>(b)].bytes;
+  const bool is_kernel = step.kind == StepKind::kernel;
+  return timeline::details({{"kind", is_kernel ? lower::name(step.group) : lower::name(step.kind)},
+                            {"bytes", bytes},
+                            {"items", items}});
+}
+
+// The kernels of a Program and who calls which. Layers repeat: a kernel that differs from another in its name
+// alone is compiled once.
+struct Kernels {
+  std::vector<codegen::Kernel> distinct;
+  std::map<std::string, std::string> names;  // by the text without the name
+  std::vector<std::pair<Compiled::Call*, std::string>> wanted;
+
+  void add(codegen::Kernel kernel, Compiled::Call* call) {
+    std::string text = kernel.source;
+    text.erase(text.find(kernel.name), kernel.name.size());
+    const auto [known, is_new] = names.try_emplace(std::move(text), kernel.name);
+    wanted.emplace_back(call, known->second);
+    if (is_new) distinct.push_back(std::move(kernel));
+  }
+};
+
 void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled,
-              std::vector<codegen::Kernel>& kernels,
-              std::vector<std::pair<Compiled::Call*, std::string>>& wanted) {
+              Kernels& kernels) {
   compiled.program = &program;
   compiled.calls.resize(program.steps.size());
   compiled.sub_programs.resize(program.steps.size());
@@ -63,36 +105,51 @@ void generate(const lower::Program& program, const std::string& prefix, Compiled
       compiled.calls[s].items = kernel->items;
       const double threads = work_of(step) / kWorthAThread;
       compiled.calls[s].threads = static_cast<int>(std::clamp(threads, 1.0, 1024.0));
-      wanted.emplace_back(&compiled.calls[s], name);
-      kernels.push_back(*std::move(kernel));
+      kernels.add(*std::move(kernel), &compiled.calls[s]);
     }
+    compiled.calls[s].label = label(step, name);
+    compiled.calls[s].details = details(program, step, compiled.calls[s].items);
     compiled.sub_programs[s].resize(step.programs.size());
     for (std::size_t k = 0; k < step.programs.size(); ++k)
-      generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k], kernels,
-               wanted);
+      generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k], kernels);
   }
 }
 
 struct KernelRun {
   KernelFunction function;
   void* const* buffers;
+  std::int64_t items;
+  const std::string& label;
 };
 
 void run_kernel(const void* context, std::int64_t begin, std::int64_t end) {
   const auto& run = *static_cast<const KernelRun*>(context);
+  std::optional<timeline::Span> span;
+  if (end - begin < run.items) span.emplace("part", run.label);  // others have the rest
   run.function(run.buffers, begin, end);
 }
 
 }  // namespace
 
-std::shared_ptr<const Module> make_module(const ir::Graph& graph) {
+std::shared_ptr<const Module> make_module(const ir::Graph& graph, const KernelOptions& options) {
   auto module = std::make_shared<Module>();
-  module->program = lower::make_program(graph, CpuTarget());
-  std::vector<codegen::Kernel> kernels;
-  std::vector<std::pair<Compiled::Call*, std::string>> wanted;
-  generate(module->program, "k", module->compiled, kernels, wanted);
-  if (!kernels.empty()) module->library = compile_kernels(codegen::source_file(kernels, codegen::Dialect::c));
-  for (auto& [call, name] : wanted) call->function = module->library->find(name);
+  {
+    const timeline::Span span("compile", "lower");
+    module->program = lower::make_program(graph, CpuTarget());
+  }
+  std::string source;
+  Kernels kernels;
+  {
+    const timeline::Span span("compile", "codegen");
+    generate(module->program, "k", module->compiled, kernels);
+    if (!kernels.distinct.empty()) source = codegen::source_file(kernels.distinct, codegen::Dialect::c);
+  }
+  if (!source.empty()) {
+    const timeline::Span span("compile", "jit");
+    module->library = compile_kernels(source, options);
+  }
+  if (module->library)
+    for (auto& [call, name] : kernels.wanted) call->function = module->library->find(name);
   return module;
 }
 
@@ -106,7 +163,7 @@ Executor::Executor(const Compiled& compiled)
     if (program.buffers[b].role == BufferInfo::Role::constant && program.buffers[b].shares < 0)
       base_[b] = const_cast<std::byte*>(program.buffers[b].value->bytes());
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
-    buffers_[s].resize(program.steps[s].inputs.size() + program.steps[s].outputs.size());
+    buffers_[s].resize(program.steps[s].inputs.size() + program.steps[s].outputs.size() + 1);  // and scratch
     for (const Compiled& sub : compiled.sub_programs[s]) inner_[s].executors.emplace_back(sub);
   }
 }
@@ -133,11 +190,13 @@ void Executor::run(std::span<std::byte* const> inputs, std::span<std::byte* cons
 void Executor::run_step(std::size_t s) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
+  const timeline::Span span("step", call.label, call.details);
   if (call.function != nullptr) {
     std::size_t next = 0;
     for (const BufferId b : step.inputs) buffers_[s][next++] = memory(b);
     for (const BufferId b : step.outputs) buffers_[s][next++] = memory(b);
-    const KernelRun run{call.function, buffers_[s].data()};
+    if (step.workspace >= 0) buffers_[s][next] = memory(step.workspace);
+    const KernelRun run{call.function, buffers_[s].data(), call.items, call.label};
     parallel_for(call.items, std::min(call.threads, thread_count()), run_kernel, &run);
     return;
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backend/cpu/jit.h"
@@ -20,6 +21,7 @@ struct Compiled {
     KernelFunction function = nullptr;  // null: evaluated
     std::int64_t items = 0;
     int threads = 1;
+    std::string label, details;  // in the timeline
   };
   const lower::Program* program = nullptr;
   std::vector<Call> calls;                          // by step
@@ -31,7 +33,7 @@ struct Module {
   std::shared_ptr<const Library> library;
   Compiled compiled;
 };
-std::shared_ptr<const Module> make_module(const ir::Graph& graph);
+std::shared_ptr<const Module> make_module(const ir::Graph& graph, const KernelOptions& options = {});
 
 class Executor {
  public:

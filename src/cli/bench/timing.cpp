@@ -36,6 +36,25 @@ Window measure(const std::function<void(std::int64_t)>& run, const Effort& effor
   return {middle, 100 * (*slowest - *fastest) / middle, effort.repetitions, n};
 }
 
+Latency latency(const std::function<void()>& call, double seconds) {
+  constexpr int kWarm = 3, kFewest = 10;
+  using Clock = std::chrono::steady_clock;
+  for (int i = 0; i < kWarm; ++i) call();
+  std::vector<double> times;
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  for (const auto start = Clock::now(); times.size() < kFewest || since(start) < seconds;) {
+    const auto before = Clock::now();
+    call();
+    times.push_back(since(before));
+  }
+  std::sort(times.begin(), times.end());
+  const double middle = percentile(times, 50);
+  return {middle, percentile(times, 99), 100 * (percentile(times, 75) - percentile(times, 25)) / middle,
+          static_cast<std::int64_t>(times.size())};
+}
+
 std::optional<ForeignLoad::Sample> ForeignLoad::sample() {
   std::ifstream stat("/proc/stat");
   std::string cpu;
@@ -61,8 +80,13 @@ std::optional<double> ForeignLoad::percent() const {
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  return percentile(values, 50);
+}
+
+double percentile(const std::vector<double>& sorted, double percent) {
+  const double place = percent / 100 * static_cast<double>(sorted.size() - 1);
+  const std::size_t below = static_cast<std::size_t>(place), above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
 Interval median_interval(const std::vector<double>& values) {

@@ -12,6 +12,7 @@ namespace systole::cli::bench {
 struct Effort {
   double seconds = 1;  // of one repetition
   int repetitions = 5;
+  double singly = 2;  // seconds of calls one by one
 };
 
 struct Window {
@@ -23,6 +24,16 @@ struct Window {
 
 // `run(n)` makes n iterations and returns when they are done.
 Window measure(const std::function<void(std::int64_t)>& run, const Effort& effort);
+
+// The time of single calls.
+struct Latency {
+  double seconds = 0;     // the median
+  double p99 = 0;         // all but one call in a hundred take less
+  double spread_pct = 0;  // the third quartile less the first, of the median
+  std::int64_t calls = 0;
+};
+// `call` returns when it is done. At least ten are measured, after three that are not.
+Latency latency(const std::function<void()>& call, double seconds);
 
 // The share of the machine's processors that other processes use from construction on, in percent; nothing
 // where the system does not tell. A measurement on a processor counts when it is small.
@@ -40,6 +51,8 @@ class ForeignLoad {
 };
 
 double median(std::vector<double> values);  // of at least one
+// Between the two values next to it, in proportion. `sorted` has at least one.
+double percentile(const std::vector<double>& sorted, double percent);
 
 struct Interval {
   double low = 0, high = 0;

@@ -2,11 +2,10 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
-#include "data/counter_hash.h"
-#include "systole/base/error.h"
+#include "cli/bench/models.h"
 #include "systole/nn/losses.h"
-#include "systole/nn/models.h"
 #include "systole/nn/module.h"
 #include "systole/optim.h"
 #include "systole/tensor/compiled.h"
@@ -59,10 +58,7 @@ struct Training {
 template <class Model>
 Prepared train(const Workload& work, const std::string& mode, Model made) {
   const Training<Model> training(std::move(made));
-  for (std::size_t i = 0; i < training.all.size(); ++i) {
-    auto [name, variable] = training.all[i];
-    variable.assign(Tensor(data::hashed_parameter(name, variable.type(), weight_deviation(work))));
-  }
+  set_hashed(work, training.all);
   const bool many = mode == kManySteps;
   auto update = training.step(work);
   auto step = std::make_shared<Compiled<decltype(update)>>(compile(update, {.math = work.math}));
@@ -86,29 +82,9 @@ Prepared train(const Workload& work, const std::string& mode, Model made) {
   return prepared;
 }
 
-// Calls `use` with the model of the workload.
-template <class Use>
-auto with_model(const Workload& work, Use&& use) {
-  namespace models = nn::models;
-  if (work.model == "mlp") return use(models::Mlp());
-  if (work.model == "cnn2") return use(models::KerasCnn());
-  if (work.model == "cnn3") return use(models::Cnn3());
-  if (work.model == "resnet50") return use(models::ResNet());
-  if (work.model == "lstm")
-    return use(models::LstmClassifier{
-        {.vocabulary = work.vocabulary, .embedding = work.embedding, .hidden = work.hidden}});
-  if (work.model == "gpt")
-    return use(models::Gpt2{{.layers = work.layers,
-                             .width = work.width,
-                             .heads = work.heads,
-                             .vocabulary = work.vocabulary,
-                             .length = work.length}});
-  throw Error(ErrorKind::kNotFound, work.name, "no such model", "", work.model);
-}
-
 }  // namespace
 
-Prepared prepare(const Workload& work, const std::string& mode) {
+Prepared prepare_training(const Workload& work, const std::string& mode) {
   return with_model(work, [&](auto model) { return train(work, mode, std::move(model)); });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "data/counter_hash.h"
 
@@ -11,6 +12,8 @@ namespace systole::cli::bench {
 namespace {
 
 constexpr std::uint32_t kInputSeed = 1, kTargetSeed = 2;
+constexpr std::int64_t kVector = std::int64_t{1} << 26;  // elements of what memory bounds
+constexpr std::int64_t kSide = 8192;                     // a matrix of as many
 
 Workload workload(std::string name, std::string model, std::int64_t batch, std::string dtype = "fp32") {
   Workload work;
@@ -52,6 +55,21 @@ Workload gpt(bool accelerator) {
   return work;
 }
 
+// The same model, run forwards.
+Workload inference(std::string name, const Workload& model, std::int64_t batch) {
+  Workload work = model;
+  work.name = std::move(name);
+  work.kind = Workload::Kind::infer;
+  work.batch = batch;
+  return work;
+}
+
+Workload kernel(std::string name, std::string model, std::int64_t size, std::string dtype = "fp32") {
+  Workload work = workload(std::move(name), std::move(model), size, std::move(dtype));
+  work.kind = Workload::Kind::kernel;
+  return work;
+}
+
 Shape image_shape(const Workload& work) {
   if (work.model == "mlp") return {784};
   if (work.model == "resnet50") return {224, 224, 3};
@@ -80,6 +98,17 @@ std::vector<Workload> workloads(bool accelerator) {
   all.push_back(resnet50(accelerator));
   all.push_back(lstm(accelerator));
   all.push_back(gpt(accelerator));
+
+  for (const std::int64_t batch : {1, 64}) all.push_back(inference("I1", workload("", "mlp", 0), batch));
+  for (const std::int64_t batch : {1, accelerator ? 64 : 16})
+    all.push_back(inference("I2", resnet50(accelerator), batch));
+  all.push_back(inference("I3", lstm(accelerator), 1));
+
+  all.push_back(kernel("K1", "vector_add", kVector));
+  all.push_back(kernel("K2", "matmul", accelerator ? kSide : 2048, accelerator ? "bf16" : "fp32"));
+  all.push_back(kernel("K3", "gelu_chain", kVector));
+  all.push_back(kernel("K4", "softmax", kSide));
+  all.push_back(kernel("K5", "layernorm", kSide));
   return all;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The training workloads T1 to T6, with the sizes, optimisers and starting values that the peers' suite has,
-// so that speeds and first losses can be compared.
+// The workloads of the peers' suite, with its sizes, optimisers and starting values, so that speeds and
+// results can be compared: T1 to T6 train a model, I1 to I3 run one forwards, K1 to K5 are single kernels.
 
 #include <cstdint>
 #include <string>
@@ -14,8 +14,9 @@
 namespace systole::cli::bench {
 
 struct Workload {
-  std::string name, model, dtype;  // dtype: fp32 or bf16, the peers' spelling
-  std::int64_t batch = 0;
+  std::string name, model, dtype;  // dtype: fp32, tf32 or bf16, the peers' spelling
+  enum class Kind { train, infer, kernel } kind = Kind::train;
+  std::int64_t batch = 0;  // of a kernel: a vector's elements, or the side of a square matrix
   runtime::Math math = runtime::Math::f32;  // of f32 products
   enum class Optimizer { sgd, adam, adamw } optimizer = Optimizer::adam;
   double lr = 1e-3, weight_decay = 0, beta2 = 0.999;
@@ -27,8 +28,8 @@ struct Workload {
 // In the sizes for an accelerator or for a processor.
 std::vector<Workload> workloads(bool accelerator);
 
-// Inputs and targets of one batch, or of `stacked` batches with a leading axis when that is not 0; the first
-// of these is the single one. Images are [batch, height, width, channels].
+// Inputs and targets of one batch of a model, or of `stacked` batches with a leading axis when that is not 0;
+// the first of these is the single one. Images are [batch, height, width, channels].
 struct Batch {
   Literal x, y;
 };

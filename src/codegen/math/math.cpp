@@ -52,8 +52,9 @@ void cut(std::string_view text, std::vector<Function>& out) {
 const Library& library() {
   static const Library built = [] {
     Library l;
-    for (const std::string& text : {algebraic_text(), exponential_text(), logarithm_text(),
-                                    trigonometric_text(), double_text(), integer_text(), convert_text()})
+    for (const std::string& text :
+         {algebraic_text(), exponential_text(), logarithm_text(), trigonometric_text(), double_text(),
+          integer_text(), convert_text(), random_text()})
       cut(text, l.functions);
     for (std::size_t i = 0; i < l.functions.size(); ++i) l.index.emplace(l.functions[i].name, i);
     return l;

@@ -31,6 +31,16 @@ S_FN float s_float_of_bits(s_u32 bits) {
   __builtin_memcpy(&x, &bits, 4);
   return x;
 }
+S_FN s_u64 s_bits_f64(double x) {
+  s_u64 bits;
+  __builtin_memcpy(&bits, &x, 8);
+  return bits;
+}
+S_FN double s_double_of_bits(s_u64 bits) {
+  double x;
+  __builtin_memcpy(&x, &bits, 8);
+  return x;
+}
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__AVX512F__)
 #define S_HAS_FMA 1
 #define S_FMA(a, b, c) __builtin_fmaf(a, b, c)
@@ -77,6 +87,8 @@ typedef unsigned char s_bool;
 #define S_LIBM(name) name
 #define s_bits_f32(x) __float_as_uint(x)
 #define s_float_of_bits(x) __uint_as_float(x)
+#define s_bits_f64(x) ((s_u64)__double_as_longlong(x))
+#define s_double_of_bits(x) __longlong_as_double((s_i64)(x))
 #define S_HAS_FMA 1
 #define S_FMA(a, b, c) __fmaf_rn(a, b, c)
 #define S_FMA_F64(a, b, c) __fma_rn(a, b, c)
@@ -108,6 +120,8 @@ typedef uchar s_bool;
 #define S_LIBM(name) name
 #define s_bits_f32(x) as_uint(x)
 #define s_float_of_bits(x) as_float(x)
+#define s_bits_f64(x) as_ulong(x)
+#define s_double_of_bits(x) as_double((ulong)(x))
 #ifdef FP_FAST_FMAF
 #define S_HAS_FMA 1
 #define S_FMA(a, b, c) fma(a, b, c)

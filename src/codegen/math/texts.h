@@ -18,6 +18,7 @@ std::string trigonometric_text();
 std::string double_text();
 std::string integer_text();
 std::string convert_text();
+std::string random_text();
 
 // `text` with every placeholder replaced by its value.
 using Placeholders = std::initializer_list<std::pair<std::string_view, std::string_view>>;

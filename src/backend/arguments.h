@@ -1,0 +1,27 @@
+#pragma once
+
+// What every backend that runs a Program on one device checks before it does.
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "compile/program.h"
+#include "systole/runtime.h"
+
+namespace systole::runtime {
+
+// What is wrong with a buffer that the backend cannot use at all; nothing for a buffer of its own.
+enum class BufferState { usable, donated, foreign };
+
+// Throws for arguments that do not fit the Program's inputs.
+void check_arguments(std::string_view backend, const lower::Program& program, const RunArguments& arguments,
+                     const std::function<BufferState(const Buffer&)>& state);
+
+// By output: the input whose memory it is, or -1.
+std::vector<std::int32_t> shared_inputs(const lower::Program& program);
+
+// Whether a run may write into the memory of this input: it is donated and no other argument is the same.
+bool may_take(const RunArguments& arguments, std::size_t input);
+
+}  // namespace systole::runtime

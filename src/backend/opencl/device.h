@@ -1,0 +1,66 @@
+#pragma once
+
+// A device: its context, one queue on which everything runs in order, its memory and its programs. Programs
+// are kept in the cache on disk as the driver's binaries.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/opencl/api.h"
+
+namespace systole::opencl {
+
+using Memory = std::shared_ptr<_cl_mem>;
+using Program = Owned<cl_program>;
+using Kernel = Owned<cl_kernel>;
+
+// A part of a memory object, as kernels take it.
+struct Place {
+  cl_mem memory = nullptr;
+  std::size_t offset = 0;
+};
+
+class Device {
+ public:
+  explicit Device(cl_device_id id);
+
+  const std::string& name() const { return name_; }
+  cl_device_id id() const { return id_; }
+  cl_context context() const { return context_.get(); }
+  cl_command_queue queue() const { return queue_.get(); }
+  std::int64_t memory_bytes() const { return memory_bytes_; }
+  std::size_t argument_bytes() const { return argument_bytes_; }  // that a kernel may have
+
+  Memory allocate(std::int64_t bytes) const;  // null for nothing
+  void write(Place to, const void* from, std::size_t bytes) const;
+  void read(Place from, void* to, std::size_t bytes) const;  // waits for all that was queued before
+  void copy(Place from, Place to, std::size_t bytes) const;
+  void launch(cl_kernel kernel, std::size_t groups, std::size_t threads) const;
+  void flush() const;
+  void finish() const;  // waits for all that was queued
+  void finish() const;  // waits for all that was queued
+
+  // Throws kInternal with the driver's words for a source that it refuses.
+  Program build(const std::string& source) const;
+  static Kernel kernel(const Program& program, const std::string& name);
+
+ private:
+  Program from_binary(const std::string& binary) const;
+  std::string binary_of(cl_program program) const;
+  void compile(cl_program program) const;
+
+  cl_device_id id_;
+  std::string name_, driver_, options_;
+  std::int64_t memory_bytes_ = 0;
+  std::size_t argument_bytes_ = 0;
+  Owned<cl_context> context_;
+  Owned<cl_command_queue> queue_;
+};
+
+// All devices of all platforms, made when first asked for.
+const std::vector<std::unique_ptr<Device>>& devices();
+
+}  // namespace systole::opencl

@@ -1,0 +1,267 @@
+#include "backend/opencl/source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "runtime/source_text.h"
+#include "runtime/timeline.h"
+#include "systole/base/error.h"
+
+namespace systole::opencl {
+
+namespace {
+
+using runtime::SourceArgument;
+using runtime::SourceParameter;
+
+using Sizes = std::array<std::size_t, 3>;
+
+Sizes sizes_of(const Size3& s) {
+  return {static_cast<std::size_t>(s.x), static_cast<std::size_t>(s.y), static_cast<std::size_t>(s.z)};
+}
+
+template <class T>
+T device_number(const Device& device, cl_device_info what) {
+  T value{};
+  check(api().clGetDeviceInfo(device.id(), what, sizeof value, &value, nullptr), "clGetDeviceInfo");
+  return value;
+}
+
+template <class T>
+T group_number(const Device& device, cl_kernel kernel, cl_kernel_work_group_info what) {
+  T value{};
+  check(api().clGetKernelWorkGroupInfo(kernel, device.id(), what, sizeof value, &value, nullptr),
+        "clGetKernelWorkGroupInfo");
+  return value;
+}
+
+// What `get` (data, size, its size) answers as text.
+template <class Get>
+std::string text_of(Get&& get, std::string_view call) {
+  std::size_t size = 0;
+  check(get(0, nullptr, &size), call);
+  std::string text(size, '\0');
+  check(get(size, text.data(), nullptr), call);
+  text.resize(std::min(text.find('\0'), text.size()));
+  return text;
+}
+
+// A parameter as the driver describes it; its number alone when it keeps no descriptions.
+SourceParameter parameter_of(cl_kernel kernel, cl_uint index, const runtime::Typedefs& typedefs) {
+  SourceParameter p;
+  const auto ask = [&](cl_kernel_arg_info what, std::size_t size, void* answer) {
+    return api().clGetKernelArgInfo(kernel, index, what, size, answer, nullptr);
+  };
+  cl_kernel_arg_address_qualifier space = 0;
+  cl_kernel_arg_type_qualifier qualifier = 0;
+  if (ask(CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space) != CL_SUCCESS ||
+      ask(CL_KERNEL_ARG_TYPE_QUALIFIER, sizeof qualifier, &qualifier) != CL_SUCCESS)
+    return p;
+  const auto text = [&](cl_kernel_arg_info what) {
+    return text_of(
+        [&](std::size_t size, void* answer, std::size_t* whole) {
+          return api().clGetKernelArgInfo(kernel, index, what, size, answer, whole);
+        },
+        "clGetKernelArgInfo");
+  };
+  p.name = text(CL_KERNEL_ARG_NAME);
+  std::string type = text(CL_KERNEL_ARG_TYPE_NAME);
+  const bool is_const = (qualifier & CL_KERNEL_ARG_TYPE_CONST) != 0;
+  const bool is_pointer = !type.empty() && type.back() == '*';
+  if (space == CL_KERNEL_ARG_ADDRESS_LOCAL)
+    p.kind = SourceParameter::Kind::local;
+  else if (is_pointer)
+    p.kind = SourceParameter::Kind::array;
+  else if (space == CL_KERNEL_ARG_ADDRESS_PRIVATE)
+    p.kind = SourceParameter::Kind::number;
+  p.is_written = p.kind == SourceParameter::Kind::array && !is_const && space == CL_KERNEL_ARG_ADDRESS_GLOBAL;
+  p.type = fmt::format("{}{}{}", p.kind == SourceParameter::Kind::local ? "__local " : "",
+                       is_const && is_pointer ? "const " : "", type);
+  if (is_pointer) type.pop_back();
+  if (const std::optional<runtime::NumberType> number = runtime::number_type(type, typedefs)) {
+    p.dtype = number->dtype;
+    p.lanes = number->lanes;
+    p.bytes = size_of(p.dtype.value()) * static_cast<std::size_t>(p.lanes == 3 ? 4 : p.lanes);
+  }
+  return p;
+}
+
+class OpenClKernel final : public runtime::SourceKernel {
+ public:
+  OpenClKernel(const Device& device, std::shared_ptr<const Program> program, const std::string& name,
+               const runtime::Typedefs& typedefs, std::string where)
+      : device_(device),
+        program_(std::move(program)),
+        kernel_(Device::kernel(*program_, name)),
+        where_(std::move(where)),
+        name_(name),
+        most_threads_(group_number<std::size_t>(device, kernel_.get(), CL_KERNEL_WORK_GROUP_SIZE)),
+        fixed_(group_number<Sizes>(device, kernel_.get(), CL_KERNEL_COMPILE_WORK_GROUP_SIZE)),
+        most_local_(device_number<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE)) {
+    const auto dimensions = device_number<cl_uint>(device, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
+    std::vector<std::size_t> most(std::max<cl_uint>(dimensions, 3));
+    check(api().clGetDeviceInfo(device.id(), CL_DEVICE_MAX_WORK_ITEM_SIZES, most.size() * sizeof most[0],
+                                most.data(), nullptr),
+          "clGetDeviceInfo");
+    std::copy_n(most.begin(), 3, most_sizes_.begin());
+    cl_uint count = 0;
+    check(api().clGetKernelInfo(kernel_.get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr),
+          "clGetKernelInfo");
+    for (cl_uint i = 0; i < count; ++i) parameters_.push_back(parameter_of(kernel_.get(), i, typedefs));
+  }
+
+  const std::vector<SourceParameter>& parameters() const override { return parameters_; }
+
+  void launch(const Launch& launch, std::span<const SourceArgument> arguments) const override {
+    const timeline::Span span("kernel", name_);
+    const Sizes block = sizes_of(launch.block), grid = sizes_of(launch.grid);
+    check_block(launch.block, block);
+    check_local(launch, arguments);
+    Sizes all;
+    for (std::size_t d = 0; d < 3; ++d) all[d] = grid[d] * block[d];
+
+    const std::lock_guard lock(mutex_);  // a kernel holds its arguments until it is queued
+    for (std::size_t i = 0; i < arguments.size(); ++i) set(static_cast<cl_uint>(i), arguments[i]);
+    check(api().clEnqueueNDRangeKernel(device_.queue(), kernel_.get(), 3, nullptr, all.data(), block.data(),
+                                       0, nullptr, nullptr),
+          fmt::format("{}: clEnqueueNDRangeKernel", where_));
+    device_.flush();
+  }
+
+ private:
+  void check_block(const Size3& asked, const Sizes& block) const {
+    const auto refuse = [&](const char* what, const Sizes& most) {
+      throw Error(ErrorKind::kLimit, where_, what, fmt::format("at most {}", fmt::join(most, "×")),
+                  runtime::to_string(asked));
+    };
+    if (fixed_[0] != 0 && block != fixed_)
+      throw Error(ErrorKind::kInvalidArgument, where_, "the kernel is compiled for blocks of another size",
+                  fmt::format("{}", fmt::join(fixed_, "×")), runtime::to_string(asked));
+    for (std::size_t d = 0; d < 3; ++d)
+      if (block[d] > most_sizes_[d]) refuse("the block is larger than the device takes", most_sizes_);
+    if (block[0] * block[1] * block[2] > most_threads_)
+      throw Error(ErrorKind::kLimit, where_, "the block has more threads than the device runs of this kernel",
+                  fmt::format("at most {}", most_threads_), std::to_string(block[0] * block[1] * block[2]));
+  }
+
+  void check_local(const Launch& launch, std::span<const SourceArgument> arguments) const {
+    if (launch.shared_bytes > 0 && (arguments.empty() || arguments.back().local_bytes != launch.shared_bytes))
+      throw Error(ErrorKind::kInvalidArgument, where_,
+                  "the launch has shared_bytes and the kernel no parameter for them",
+                  "a last parameter of the form __local T*, without an argument",
+                  parameters_.empty() ? "no parameter" : parameters_.back().to_string());
+    // What the kernel has of its own; asked without arguments' sizes, which some drivers add.
+    std::size_t wanted = 0;
+    for (const SourceArgument& argument : arguments) wanted += argument.local_bytes;
+    if (wanted > most_local_)
+      throw Error(ErrorKind::kLimit, where_, "more local memory than the device has",
+                  fmt::format("at most {} bytes", most_local_), fmt::format("{} bytes", wanted));
+  }
+
+  void set(cl_uint index, const SourceArgument& argument) const {
+    cl_mem memory = nullptr;  // of an array without elements
+    std::size_t size = argument.number.size();
+    const void* value = argument.number.data();
+    if (argument.local_bytes > 0) {
+      size = argument.local_bytes;
+      value = nullptr;
+    } else if (argument.buffer != nullptr) {
+      memory = place_of(*argument.buffer).memory;
+      size = sizeof memory;
+      value = &memory;
+    }
+    check(api().clSetKernelArg(kernel_.get(), index, size, value),
+          fmt::format("{}: clSetKernelArg of argument {}", where_, index));
+  }
+
+  const Device& device_;
+  const std::shared_ptr<const Program> program_;
+  const Kernel kernel_;
+  const std::string where_, name_;
+  const std::size_t most_threads_;
+  const Sizes fixed_;  // by reqd_work_group_size; zeros: none
+  const cl_ulong most_local_;
+  Sizes most_sizes_;
+  std::vector<SourceParameter> parameters_;
+  mutable std::mutex mutex_;
+};
+
+class OpenClProgram final : public runtime::SourceProgram {
+ public:
+  OpenClProgram(const Device& device, Program program, std::string log, runtime::Typedefs typedefs,
+                std::string where)
+      : device_(device),
+        program_(std::make_shared<const Program>(std::move(program))),
+        log_(std::move(log)),
+        typedefs_(std::move(typedefs)),
+        where_(std::move(where)) {
+    std::string all = text_of(
+        [&](std::size_t size, void* answer, std::size_t* whole) {
+          return api().clGetProgramInfo(program_->get(), CL_PROGRAM_KERNEL_NAMES, size, answer, whole);
+        },
+        "clGetProgramInfo");
+    for (std::size_t begin = 0; begin < all.size();) {
+      const std::size_t end = std::min(all.find(';', begin), all.size());
+      if (end > begin) names_.push_back(all.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  const std::vector<std::string>& names() const override { return names_; }
+  const std::string& log() const override { return log_; }
+  std::shared_ptr<const runtime::SourceKernel> kernel(const std::string& name) const override {
+    return std::make_shared<OpenClKernel>(device_, program_, name, typedefs_,
+                                          fmt::format("kernel {} on {}", name, where_));
+  }
+
+ private:
+  const Device& device_;
+  const std::shared_ptr<const Program> program_;
+  const std::string log_;
+  const runtime::Typedefs typedefs_;
+  const std::string where_;
+  std::vector<std::string> names_;
+};
+
+std::string log_of(const Device& device, cl_program program) {
+  return text_of(
+      [&](std::size_t size, void* answer, std::size_t* whole) {
+        return api().clGetProgramBuildInfo(program, device.id(), CL_PROGRAM_BUILD_LOG, size, answer, whole);
+      },
+      "clGetProgramBuildInfo");
+}
+
+}  // namespace
+
+std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& source, bool is_portable,
+                                                           const SourceOptions& options, int ordinal) {
+  const Device& device = *devices().at(static_cast<std::size_t>(ordinal));
+  const std::string where = DeviceName{"opencl", {}, ordinal}.to_string();
+  const timeline::Span span("compile", "kernel source");
+  const std::string text = runtime::source_head(codegen::Dialect::opencl, is_portable, options) + source;
+  const char* const begin = text.c_str();
+  const std::size_t size = text.size();
+  cl_int status = CL_SUCCESS;
+  Program program(api().clCreateProgramWithSource(device.context(), 1, &begin, &size, &status),
+                  [](cl_program p) { api().clReleaseProgram(p); });
+  check(status, "clCreateProgramWithSource");
+  std::string flags = "-cl-kernel-arg-info";
+  if (options.flags.find("-cl-std") == std::string::npos) flags += " -cl-std=CL1.2";
+  if (!options.flags.empty()) flags += " " + options.flags;
+  const cl_device_id id = device.id();
+  status = api().clBuildProgram(program.get(), 1, &id, flags.c_str(), nullptr, nullptr);
+  if (status == CL_INVALID_BUILD_OPTIONS)
+    throw Error(ErrorKind::kInvalidArgument, fmt::format("kernel source on {}", where),
+                "the driver does not know the flags", {}, options.flags);
+  if (status == CL_BUILD_PROGRAM_FAILURE)
+    runtime::refuse_source(where, source, log_of(device, program.get()));
+  check(status, "clBuildProgram");
+  std::string log = log_of(device, program.get());
+  return std::make_shared<OpenClProgram>(device, std::move(program), std::move(log),
+                                         runtime::source_typedefs(runtime::source_tokens(source)), where);
+}
+
+}  // namespace systole::opencl

@@ -1,0 +1,145 @@
+#include "cli/bench/kernels.h"
+
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/counter_hash.h"
+#include "systole/base/error.h"
+#include "systole/tensor/compiled.h"
+#include "systole/tensor/creation.h"
+#include "systole/tensor/linalg.h"
+#include "systole/tensor/math.h"
+#include "systole/tensor/neural.h"
+#include "systole/tensor/shaping.h"
+#include "systole/tensor/variable.h"
+
+namespace systole::cli::bench {
+
+namespace {
+
+constexpr std::uint32_t kFirstSeed = 1, kSecondSeed = 2;
+
+using Others = std::vector<Tensor>;  // arguments after the first
+
+struct Kernel {
+  std::string_view model;
+  bool square;        // works on matrices of batch² elements
+  double arrays;      // of the largest size, read and written
+  double operations;  // per element; of the matrix product per element and term of its sum
+  Others (*others)(const Workload& work);
+  Tensor (*compute)(const Tensor& x, const Others& others);
+};
+
+DType dtype_of_arrays(const Workload& work) { return work.dtype == "bf16" ? DType::bf16 : DType::f32; }
+
+Tensor hashed_array(std::uint32_t seed, const Shape& shape, DType dtype = DType::f32) {
+  return Tensor(data::hashed_uniform(seed, {DType::f32, shape})).to(dtype).eval();
+}
+
+Shape shape_of(const Workload& work);
+
+Others none(const Workload&) { return {}; }
+Others second_array(const Workload& work) {
+  return {hashed_array(kSecondSeed, shape_of(work), dtype_of_arrays(work))};
+}
+Others scale_and_shift(const Workload& work) {
+  const Type row{dtype_of_arrays(work), {work.batch}};
+  return {Tensor(Literal::full(row, 1)).eval(), Tensor(Literal::full(row, 0)).eval()};
+}
+
+constexpr Kernel kKernels[] = {
+    {"vector_add", false, 3, 1, second_array, [](const Tensor& x, const Others& o) { return x + o[0]; }},
+    {"matmul", true, 3, 2, second_array, [](const Tensor& x, const Others& o) { return matmul(x, o[0]); }},
+    // x·a + b; z·(1 + erf(z/√2))/2; times c
+    {"gelu_chain", false, 2, 8, none,
+     [](const Tensor& x, const Others&) { return gelu(x * 1.1 + 0.1) * 0.9; }},
+    // maximum, difference, exponential, sum, quotient
+    {"softmax", true, 2, 5, none, [](const Tensor& x, const Others&) { return softmax(x); }},
+    // sum, difference, square, sum, product; scale and shift
+    {"layernorm", true, 2, 7, scale_and_shift,
+     [](const Tensor& x, const Others& o) { return layer_norm(x, o[0], o[1]); }},
+};
+
+const Kernel& kernel_of(const Workload& work) {
+  for (const Kernel& kernel : kKernels)
+    if (kernel.model == work.model) return kernel;
+  throw Error(ErrorKind::kNotFound, work.name, "no such kernel", "", work.model);
+}
+
+Shape shape_of(const Workload& work) {
+  return kernel_of(work).square ? Shape{work.batch, work.batch} : Shape{work.batch};
+}
+
+// Waits until the device has made a value, by reading one element: nothing large leaves the device.
+auto make_waiter() {
+  return [first = compile([](const Tensor& x) { return flatten(x)[0]; })](const Tensor& x) {
+    first(x).literal();
+  };
+}
+
+// Calls with the same arguments, whose result is new memory.
+Prepared repeated(Compiled<std::function<Tensor(const Tensor&, const Others&)>> step, const Tensor& x,
+                  const Others& others) {
+  Prepared prepared;
+  prepared.checksum = checksum(step(x, others));
+  prepared.run = [step, x, others, wait = make_waiter()](std::int64_t calls) {
+    Tensor y;
+    for (std::int64_t i = 0; i < calls; ++i) y = step(x, others);
+    if (y.defined()) wait(y);
+  };
+  return prepared;
+}
+
+// Calls on the last result, which the next one takes the place of.
+Prepared in_place(std::function<Tensor(const Tensor&, const Others&)> compute, const Tensor& x,
+                  const Others& others, runtime::Math math) {
+  const Variable state(x, "x");
+  const auto step = compile(
+      [state, compute = std::move(compute)](const Others& given) {
+        Variable cell = state;
+        cell.assign(compute(state, given));
+      },
+      {.math = math});
+  step(others);
+  Prepared prepared;
+  prepared.checksum = checksum(state);
+  prepared.run = [step, state, others, wait = make_waiter()](std::int64_t calls) {
+    for (std::int64_t i = 0; i < calls; ++i) step(others);
+    wait(state);
+  };
+  return prepared;
+}
+
+}  // namespace
+
+Prepared prepare_kernel(const Workload& work) {
+  const Kernel& kernel = kernel_of(work);
+  const Tensor x = hashed_array(kFirstSeed, shape_of(work), dtype_of_arrays(work));
+  const Others others = kernel.others(work);
+  if (work.model == "matmul")  // a product of products would leave all bounds
+    return repeated(Function<Tensor(const Tensor&, const Others&)>(kernel.compute, {.math = work.math}), x,
+                    others);
+  return in_place(kernel.compute, x, others, work.math);
+}
+
+Cost cost(const Workload& work) {
+  const Kernel& kernel = kernel_of(work);
+  const double side = static_cast<double>(work.batch);
+  const double elements = kernel.square ? side * side : side;
+  const double terms = work.model == "matmul" ? side : 1;
+  return {kernel.arrays * elements * static_cast<double>(size_of(dtype_of_arrays(work))),
+          kernel.operations * elements * terms};
+}
+
+bool is_square(const Workload& work) { return kernel_of(work).square; }
+
+Prepared prepare_copy(std::int64_t elements, Copy form) {
+  const auto negated = [](const Tensor& x, const Others&) { return -x; };
+  const Tensor x = hashed_array(kFirstSeed, {elements});
+  if (form == Copy::fresh) return repeated(Function<Tensor(const Tensor&, const Others&)>(negated), x, {});
+  return in_place(negated, x, {}, runtime::Math::f32);
+}
+
+}  // namespace systole::cli::bench

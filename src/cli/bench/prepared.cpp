@@ -1,0 +1,29 @@
+#include "cli/bench/prepared.h"
+
+#include <cmath>
+
+#include "cli/bench/inference.h"
+#include "cli/bench/kernels.h"
+#include "cli/bench/training.h"
+#include "systole/base/literal.h"
+
+namespace systole::cli::bench {
+
+Prepared prepare(const Workload& work, const std::string& mode) {
+  switch (work.kind) {
+    case Workload::Kind::infer: return prepare_inference(work);
+    case Workload::Kind::kernel: return prepare_kernel(work);
+    case Workload::Kind::train: break;
+  }
+  return prepare_training(work, mode);
+}
+
+// On the host: the sum of many millions of elements wants more digits than a device may give.
+double checksum(const Tensor& x) {
+  const Literal value = x.to(DType::f32).literal();
+  double sum = 0;
+  for (const float element : value.values<float>()) sum += std::abs(static_cast<double>(element));
+  return sum / static_cast<double>(value.count());
+}
+
+}  // namespace systole::cli::bench

@@ -1,0 +1,34 @@
+#pragma once
+
+// A workload made ready to be timed: weights and data on the current device, the program compiled and its
+// first results known.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/bench/workloads.h"
+#include "systole/tensor/tensor.h"
+
+namespace systole::cli::bench {
+
+inline constexpr std::string_view kOneStep = "compile";  // a launch per step, always the same batch
+inline constexpr std::string_view kManySteps =
+    "compile+many";  // a launch for kStackedBatches steps, one batch each; of training only
+inline constexpr std::int64_t kStackedBatches = 50;
+
+struct Prepared {
+  std::vector<double> first_losses;  // of three steps, of training
+  std::optional<double> checksum;    // of the first result, of the others
+  std::int64_t steps_per_call = 1;
+  std::function<void(std::int64_t)> run;  // makes this many calls and waits for the last
+};
+
+Prepared prepare(const Workload& work, const std::string& mode);
+
+double checksum(const Tensor& x);  // the mean of the elements' magnitudes, as the peers have it
+
+}  // namespace systole::cli::bench

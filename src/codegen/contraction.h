@@ -1,0 +1,33 @@
+#pragma once
+
+// Dots and convolutions as batches of matrix products, for kernels that multiply tiles: where the elements of
+// the factors and of the result lie.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "codegen/kernel_parts.h"
+
+namespace systole::codegen {
+
+// A batch of matrix products: rows × depth times depth × columns.
+struct Product {
+  std::int64_t batches = 1, rows = 1, columns = 1, depth = 0;
+  // Lines that prepare reading a row of the left factor (variables batch and row), and its element kk of the
+  // depth; the element (kk, n) of the right one.
+  std::function<void(Writer&)> prepare_row;
+  std::function<void(Writer&, const std::string& target)> store_left;
+  std::string right;
+  bool left_is_transposed = false;   // neighbours along the rows are neighbours in memory
+  bool right_is_transposed = false;  // neighbours along the depth are neighbours in memory
+  Index point;                       // of the result, in batch, m and n, or in `place`
+  std::string place;                 // declared in the innermost loop when not empty
+};
+
+// The function and the step outlive the product.
+Product product_of(const lower::Step& step, Function& function);
+
+std::string_view accumulator_type(DType dtype);  // unsigned for integers, so that sums wrap
+
+}  // namespace systole::codegen

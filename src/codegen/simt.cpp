@@ -1,0 +1,84 @@
+#include "codegen/simt.h"
+
+namespace systole::codegen {
+
+namespace {
+
+constexpr std::string_view kCuda = R"c(
+#define S_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define S_GLOBAL
+#define S_LOCAL __shared__
+#define S_LOCAL_POINTER
+#define S_PARAMETER(i) unsigned char* b##i
+#define S_BUFFER(i) b##i
+#define S_LANE ((s_i32)threadIdx.x)
+#define S_GROUP ((s_i64)blockIdx.x)
+#define S_GROUPS ((s_i64)gridDim.x)
+#define S_THREAD ((s_i64)blockIdx.x * blockDim.x + threadIdx.x)
+#define S_STEP ((s_i64)gridDim.x * blockDim.x)
+#define S_BARRIER __syncthreads()
+#define S_INDEPENDENT
+#define S_UNROLL _Pragma("unroll")
+// Four neighbours at once, where the address allows it.
+template <class T>
+struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) s_four {
+  T at[4];
+};
+template <class T>
+static __device__ __forceinline__ void s_load4(T* to, const T* from) {
+  const bool aligned = ((s_u64)from & (alignof(s_four<T>) - 1)) == 0;
+  const s_four<T> all = aligned ? *(const s_four<T>*)from : s_four<T>{from[0], from[1], from[2], from[3]};
+  for (int i = 0; i < 4; ++i) to[i] = all.at[i];
+}
+template <class T>
+static __device__ __forceinline__ void s_store4(T* to, const T* from) {
+  if (((s_u64)to & (alignof(s_four<T>) - 1)) == 0)
+    *(s_four<T>*)to = s_four<T>{from[0], from[1], from[2], from[3]};
+  else
+    for (int i = 0; i < 4; ++i) to[i] = from[i];
+}
+#define S_INF_F32 __int_as_float(0x7f800000)
+#define S_INF_F64 __longlong_as_double(0x7ff0000000000000)
+#define S_NAN_F32 __int_as_float(0x7fc00000)
+#define S_NAN_F64 __longlong_as_double(0x7ff8000000000000)
+)c";
+
+constexpr std::string_view kOpenCl = R"c(
+#define S_KERNEL(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void
+#define S_GLOBAL __global
+#define S_LOCAL __local
+#define S_LOCAL_POINTER __local
+#define S_PARAMETER(i) __global uchar *b##i, ulong o##i
+#define S_BUFFER(i) (b##i + o##i)
+#define S_LANE ((s_i32)get_local_id(0))
+#define S_GROUP ((s_i64)get_group_id(0))
+#define S_GROUPS ((s_i64)get_num_groups(0))
+#define S_THREAD ((s_i64)get_global_id(0))
+#define S_STEP ((s_i64)get_global_size(0))
+#define S_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define S_INDEPENDENT
+#define S_UNROLL
+#define s_load4(to, from) vstore4(vload4(0, from), 0, to)
+#define s_store4(to, from) vstore4(vload4(0, from), 0, to)
+#define S_INF_F32 INFINITY
+#define S_INF_F64 ((double)INFINITY)
+#define S_NAN_F32 NAN
+#define S_NAN_F64 ((double)NAN)
+)c";
+
+}  // namespace
+
+std::string_view simt_prelude(Dialect dialect) { return dialect == Dialect::cuda ? kCuda : kOpenCl; }
+
+std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
+  if (step.kind == lower::StepKind::special) return simt_special_kernel(step, name, dialect);
+  if (step.kind != lower::StepKind::kernel) return std::nullopt;
+  switch (step.group) {
+    case lower::GroupKind::map: return simt_map_kernel(step, name, dialect);
+    case lower::GroupKind::rows: return simt_rows_kernel(step, name, dialect);
+    case lower::GroupKind::contraction: return simt_contraction_kernel(step, name, dialect);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace systole::codegen

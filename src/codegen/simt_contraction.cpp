@@ -1,0 +1,170 @@
+// Products of matrices, and convolutions as such. A group of threads has a tile of the result, every thread a
+// few rows and columns of it in registers; parts of both factors pass through the group's local memory. Work
+// on the result follows before it is stored.
+
+#include <algorithm>
+
+#include "codegen/contraction.h"
+#include "codegen/simt.h"
+
+namespace systole::codegen {
+
+namespace {
+
+constexpr std::int64_t kSide = 16;      // threads of a group along the rows, and along the columns
+constexpr std::int64_t kDepth = 16;     // of the parts in local memory
+constexpr std::int64_t kFewTiles = 64;  // fewer leave a device idle
+constexpr std::int64_t kMostTileGroups = 65536;
+
+// Rows and columns of a thread.
+struct Tile {
+  std::int64_t rows = 4, columns = 4;
+  std::int64_t high() const { return rows * kSide; }
+  std::int64_t wide() const { return columns * kSide; }
+};
+
+std::int64_t tiles(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
+
+Tile choose_tile(const Product& p) {
+  Tile tile;
+  while (tile.rows > 1 && p.rows <= tile.high() / 2) tile.rows /= 2;
+  while (tile.columns > 1 && p.columns <= tile.wide() / 2) tile.columns /= 2;
+  const auto count = [&] { return p.batches * tiles(p.rows, tile.high()) * tiles(p.columns, tile.wide()); };
+  while (count() < kFewTiles && tile.rows * tile.columns > 1)
+    (tile.rows >= tile.columns ? tile.rows : tile.columns) /= 2;
+  return tile;
+}
+
+class SimtContraction {
+ public:
+  SimtContraction(const lower::Step& step, const std::string& name, Dialect dialect)
+      : step_(step),
+        function_(step.region.graph, name, dialect),
+        w_(function_.writer()),
+        product_(product_of(step, function_)),
+        dtype_(step.region.graph.node(step.region.anchor).types[0].dtype),
+        type_(accumulator_type(dtype_)),
+        tile_(choose_tile(product_)) {}
+
+  Kernel make() {
+    const Product& p = product_;
+    const std::int64_t rows = std::max<std::int64_t>(tiles(p.rows, tile_.high()), 1),
+                       columns = std::max<std::int64_t>(tiles(p.columns, tile_.wide()), 1);
+    const std::int64_t results = step_.region.graph.node(step_.region.anchor).types[0].shape.count();
+    const std::int64_t items = results == 0 ? 0 : p.batches * rows * columns;
+    w_.line(fmt::format("const s_i32 down = S_LANE / {0}, across = S_LANE % {0};", kSide));
+    w_.open(fmt::format("for (s_index item = S_GROUP; item < {}; item += S_GROUPS)", items));
+    w_.line(fmt::format("const s_index batch = item / {};", rows * columns));
+    w_.line(fmt::format("const s_index m0 = item / {} % {} * {};", columns, rows, tile_.high()));
+    w_.line(fmt::format("const s_index n0 = item % {} * {};", columns, tile_.wide()));
+    w_.line(fmt::format("{} sum[{}];", type_, tile_.rows * tile_.columns));
+    w_.line("S_UNROLL");
+    w_.line(fmt::format("for (s_i32 i = 0; i < {}; ++i) sum[i] = 0;", tile_.rows * tile_.columns));
+    if (p.depth > 0) {
+      function_.declare(fmt::format("S_LOCAL {} left[{}];", type_, kDepth * (tile_.high() + 1)));
+      function_.declare(fmt::format("S_LOCAL {} right[{}];", type_, kDepth * (tile_.wide() + 1)));
+      w_.open(fmt::format("for (s_index k0 = 0; k0 < {}; k0 += {})", p.depth, kDepth));
+      load_left();
+      load_right();
+      w_.line("S_BARRIER;");
+      multiply();
+      w_.line("S_BARRIER;");
+      w_.close();
+    }
+    store();
+    w_.close();
+    return function_.finish_groups(std::min(items, kMostTileGroups));
+  }
+
+ private:
+  // Opens a loop over a part of kDepth × size elements, in the order they lie in memory: variables k and i.
+  void open_part(std::int64_t size, bool depth_is_inner) {
+    w_.open(fmt::format("for (s_i32 e = S_LANE; e < {}; e += {})", kDepth * size, kThreads));
+    w_.line(depth_is_inner ? fmt::format("const s_i32 k = e % {0}, i = e / {0};", kDepth)
+                           : fmt::format("const s_i32 i = e % {0}, k = e / {0};", size));
+    w_.line(fmt::format("const s_index kk = k0 + k;"));
+    w_.line(fmt::format("{} v = 0;", type_));
+  }
+
+  void load_left() {
+    open_part(tile_.high(), !product_.left_is_transposed);
+    w_.line("const s_index row = m0 + i;");
+    w_.open(fmt::format("if (row < {} && kk < {})", product_.rows, product_.depth));
+    product_.prepare_row(w_);
+    product_.store_left(w_, "v");
+    w_.close();
+    w_.line(fmt::format("left[k * {} + i] = v;", tile_.high() + 1));
+    w_.close();
+  }
+
+  void load_right() {
+    open_part(tile_.wide(), product_.right_is_transposed);
+    w_.line("const s_index n = n0 + i;");
+    w_.line(fmt::format("if (n < {} && kk < {}) v = ({})({});", product_.columns, product_.depth, type_,
+                        product_.right));
+    w_.line(fmt::format("right[k * {} + i] = v;", tile_.wide() + 1));
+    w_.close();
+  }
+
+  void multiply() {
+    w_.open(fmt::format("for (s_i32 k = 0; k < {}; ++k)", kDepth));
+    w_.line(fmt::format("{} a[{}], b[{}];", type_, tile_.rows, tile_.columns));
+    const auto read = [&](std::string_view into, std::int64_t count, std::string_view array,
+                          std::string_view first, std::int64_t size) {
+      w_.line("S_UNROLL");
+      w_.line(fmt::format("for (s_i32 i = 0; i < {}; ++i) {}[i] = {}[k * {} + {} + i * {}];", count, into,
+                          array, size + 1, first, kSide));
+    };
+    read("a", tile_.rows, "left", "down", tile_.high());
+    read("b", tile_.columns, "right", "across", tile_.wide());
+    w_.line("S_UNROLL");
+    w_.open(fmt::format("for (s_i32 i = 0; i < {}; ++i)", tile_.rows));
+    w_.line("S_UNROLL");
+    const std::string sum = fmt::format("sum[i * {} + j]", tile_.columns);
+    const std::string next =
+        is_float(dtype_) ? fmt::format("S_FMA{}(a[i], b[j], {})", dtype_ == DType::f64 ? "_F64" : "", sum)
+                         : fmt::format("{} + a[i] * b[j]", sum);
+    w_.line(fmt::format("for (s_i32 j = 0; j < {}; ++j) {} = {};", tile_.columns, sum, next));
+    w_.close();
+    w_.close();
+  }
+
+  void store() {
+    const ir::Graph& region = step_.region.graph;
+    w_.line("S_UNROLL");
+    w_.open(fmt::format("for (s_i32 i = 0; i < {}; ++i)", tile_.rows));
+    w_.line(fmt::format("const s_index m = m0 + down + i * {};", kSide));
+    w_.line("S_UNROLL");
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", tile_.columns));
+    w_.line(fmt::format("const s_index n = n0 + across + j * {};", kSide));
+    w_.open(fmt::format("if (m < {} && n < {})", product_.rows, product_.columns));
+    if (!product_.place.empty()) w_.line(fmt::format("const s_index place = {};", product_.place));
+    Elements& elements = function_.elements();
+    elements.push();
+    const std::string sum = fmt::format("({})sum[i * {} + j]", c_type(dtype_), tile_.columns);
+    elements.define({step_.region.anchor, 0}, elements.rounded(dtype_, sum));
+    std::vector<std::size_t> outputs;
+    for (std::size_t i = 0; i < region.outputs().size(); ++i) outputs.push_back(i);
+    function_.store(outputs, std::vector<Index>(outputs.size(), product_.point));
+    elements.pop();
+    w_.close();
+    w_.close();
+    w_.close();
+  }
+
+  const lower::Step& step_;
+  Function function_;
+  Writer& w_;
+  const Product product_;
+  const DType dtype_;
+  const std::string_view type_;
+  const Tile tile_;
+};
+
+}  // namespace
+
+Kernel simt_contraction_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
+  return SimtContraction(step, name, dialect).make();
+}
+
+}  // namespace systole::codegen

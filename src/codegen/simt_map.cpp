@@ -1,0 +1,204 @@
+// Elementwise work over flat points. Outputs of one size share a part; the parts' points follow each other,
+// and threads take them in turn: four neighbours at a time where that is possible, so that memory is read and
+// written in vectors. What would be read with a stride, a transposed operand, passes through a tile in local
+// memory, so that both sides see neighbours.
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "codegen/simt.h"
+
+namespace systole::codegen {
+
+namespace {
+
+constexpr std::int64_t kVector = 4;
+constexpr std::int64_t kLeastVectors = 256;  // fewer points are spread over more threads
+constexpr std::int64_t kTile = 32, kTileRows = kThreads / kTile;
+constexpr std::int64_t kMostTiles = 4096;  // groups
+constexpr std::size_t kMostTiledInputs = 4;
+
+class SimtMap {
+ public:
+  SimtMap(const lower::Step& step, const std::string& name, Dialect dialect)
+      : region_(step.region.graph),
+        name_(name),
+        dialect_(dialect),
+        function_(region_, name, dialect),
+        w_(function_.writer()) {}
+
+  Kernel make() {
+    std::map<std::int64_t, std::vector<std::size_t>> parts;  // outputs by size
+    for (std::size_t i = 0; i < region_.outputs().size(); ++i)
+      if (const std::int64_t count = region_.output_type(i).shape.count(); count > 0)
+        parts[count].push_back(i);
+    if (parts.size() == 1) {
+      const auto& [count, outputs] = *parts.begin();
+      if (std::optional<Kernel> tiled = through_tiles(count, outputs)) return *std::move(tiled);
+    }
+    std::int64_t items = 0;
+    w_.open("for (s_index item = begin; item < end; item += S_STEP)");
+    for (const auto& [count, outputs] : parts) {
+      const Loops loops = make_loops(loop_sizes(region_, {count}), "x");
+      const bool vectors = count >= kVector * kLeastVectors && loops.sizes.back() % kVector == 0;
+      const std::int64_t mine = vectors ? count / kVector : count;
+      if (parts.size() > 1) w_.open(fmt::format("if ({} <= item && item < {})", items, items + mine));
+      w_.line(fmt::format("const s_index point = item - {};", items));
+      function_.elements().push();
+      if (vectors) {
+        in_vectors(loops, outputs);
+      } else {
+        open_item(w_, loops, "point");
+        function_.store(outputs, std::vector<Index>(outputs.size(), loops.point()));
+      }
+      function_.elements().pop();
+      if (parts.size() > 1) w_.close();
+      items += mine;
+    }
+    w_.close();
+    return function_.finish(items);
+  }
+
+ private:
+  // What computing the outputs reads of the inputs, each place once.
+  std::vector<Elements::Load> loads(const Loops& loops, const std::vector<std::size_t>& outputs) const {
+    Function trial(region_, name_, dialect_);
+    trial.store(outputs, std::vector<Index>(outputs.size(), loops.point()));
+    std::vector<Elements::Load> found;
+    std::set<std::pair<std::size_t, std::string>> seen;
+    for (const Elements::Load& load : trial.elements().loads()) {
+      const auto& terms = load.place.terms();
+      // Only loop variables are known before the work begins.
+      const bool plain = std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
+        return std::find(loops.names.begin(), loops.names.end(), term.first) != loops.names.end();
+      });
+      if (plain && !load.conditional && seen.insert({load.input, load.place.to_string()}).second)
+        found.push_back(load);
+    }
+    return found;
+  }
+
+  // The element of load number i, as bits.
+  static std::string vector(std::size_t i) { return fmt::format("w{}", i); }
+
+  void in_vectors(const Loops& loops, const std::vector<std::size_t>& outputs) {
+    const std::string& x = loops.names.back();
+    Loops steps = loops;  // over vectors
+    steps.sizes.back() /= kVector;
+    steps.names.back() = "step";
+    if (steps.sizes.back() == 1) w_.line("const s_index step = 0;");
+    open_item(w_, steps, "point");
+    // Neighbours along x that begin at a multiple of a vector.
+    const auto in_row = [&](const Index& place) {
+      const auto& terms = place.terms();
+      return place.factor(x) == 1 && place.constant() % kVector == 0 &&
+             std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
+               return term.first == x || term.second.factor % kVector == 0;
+             });
+    };
+    const auto at_first = [&](const Index& place) {
+      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * kVector;
+    };
+    std::size_t next = 0;
+    for (const Elements::Load& load : loads(loops, outputs)) {
+      if (!in_row(load.place)) continue;
+      const std::string name = vector(next++);
+      w_.line(fmt::format("{} {}[{}];", storage_type(region_.input_type(load.input).dtype), name, kVector));
+      w_.line(fmt::format("s_load4({}, in{} + {});", name, load.input, at_first(load.place).to_string()));
+      function_.elements().read_from(load.input, load.place, name + "[j]");
+    }
+    for (const std::size_t o : outputs)
+      w_.line(fmt::format("{} result{}[{}];", storage_type(region_.output_type(o).dtype), o, kVector));
+    w_.line("S_UNROLL");
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", kVector));
+    w_.line(fmt::format("const s_index {} = step * {} + j;", x, kVector));
+    function_.elements().push();
+    for (const std::size_t o : outputs)
+      w_.line(fmt::format("result{}[j] = {};", o,
+                          function_.elements().bits_at(region_.outputs()[o].value, loops.point())));
+    function_.elements().pop();
+    w_.close();
+    for (const std::size_t o : outputs)
+      w_.line(fmt::format("s_store4({} + {}, result{});", function_.output(o),
+                          at_first(loops.point()).to_string(), o));
+    function_.elements().read_from_memory();
+  }
+
+  // The kernel when operands are read with a stride along the last loop, and along one other without.
+  std::optional<Kernel> through_tiles(std::int64_t count, const std::vector<std::size_t>& outputs) {
+    const Loops loops = make_loops(loop_sizes(region_, {count}), "x");
+    const std::size_t last = loops.sizes.size() - 1;
+    if (loops.sizes.size() < 2 || loops.sizes[last] < kTile / 2) return std::nullopt;
+    std::optional<std::size_t> across;  // the other loop
+    std::vector<Elements::Load> strided;
+    for (const Elements::Load& load : loads(loops, outputs)) {
+      if (load.place.factor(loops.names[last]) <= 1) continue;
+      for (std::size_t i = 0; i < last; ++i) {
+        if (load.place.factor(loops.names[i]) != 1 || loops.sizes[i] < kTile / 2) continue;
+        if (across && *across != i) continue;
+        across = i;
+        strided.push_back(load);
+      }
+    }
+    if (strided.empty() || strided.size() > kMostTiledInputs) return std::nullopt;
+    Loops tiles = loops;
+    for (const std::size_t i : {*across, last}) {
+      tiles.sizes[i] = (loops.sizes[i] + kTile - 1) / kTile;
+      tiles.names[i] = fmt::format("tile_{}", loops.names[i]);
+    }
+    std::int64_t groups = 1;
+    for (const std::int64_t size : tiles.sizes) groups *= size;
+    w_.open(fmt::format("for (s_index tile = S_GROUP; tile < {}; tile += S_GROUPS)", groups));
+    for (const std::size_t i : {*across, last})
+      if (tiles.sizes[i] == 1) w_.line(fmt::format("const s_index {} = 0;", tiles.names[i]));
+    open_item(w_, tiles, "tile");
+    for (std::size_t k = 0; k < strided.size(); ++k)
+      function_.declare(fmt::format("S_LOCAL {} tile{}[{}];",
+                                    storage_type(region_.input_type(strided[k].input).dtype), k,
+                                    kTile * (kTile + 1)));
+    // Neighbouring threads go along `fast`.
+    const auto over_tile = [&](std::size_t fast, std::size_t slow, auto&& inside) {
+      w_.open(fmt::format("for (s_i32 r = 0; r < {}; r += {})", kTile, kTileRows));
+      w_.line(fmt::format("const s_i32 near = S_LANE % {0}, far = S_LANE / {0} + r;", kTile));
+      w_.line(fmt::format("const s_index {} = {} * {} + near;", loops.names[fast], tiles.names[fast], kTile));
+      w_.line(fmt::format("const s_index {} = {} * {} + far;", loops.names[slow], tiles.names[slow], kTile));
+      w_.open(fmt::format("if ({} < {} && {} < {})", loops.names[fast], loops.sizes[fast], loops.names[slow],
+                          loops.sizes[slow]));
+      inside();
+      w_.close();
+      w_.close();
+    };
+    over_tile(*across, last, [&] {
+      for (std::size_t k = 0; k < strided.size(); ++k)
+        w_.line(fmt::format("tile{}[far * {} + near] = in{}[{}];", k, kTile + 1, strided[k].input,
+                            strided[k].place.to_string()));
+    });
+    w_.line("S_BARRIER;");
+    for (std::size_t k = 0; k < strided.size(); ++k)
+      function_.elements().read_from(strided[k].input, strided[k].place,
+                                     fmt::format("tile{}[near * {} + far]", k, kTile + 1));
+    over_tile(last, *across, [&] {
+      function_.elements().push();
+      function_.store(outputs, std::vector<Index>(outputs.size(), loops.point()));
+      function_.elements().pop();
+    });
+    w_.line("S_BARRIER;");
+    w_.close();
+    return function_.finish_groups(std::min(groups, kMostTiles));
+  }
+
+  const ir::Graph& region_;
+  const std::string name_;
+  const Dialect dialect_;
+  Function function_;
+  Writer& w_;
+};
+
+}  // namespace
+
+Kernel simt_map_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
+  return SimtMap(step, name, dialect).make();
+}
+
+}  // namespace systole::codegen

@@ -1,0 +1,336 @@
+// Reductions with the work around them, over the points of a domain, in passes ("stages"): a value that needs
+// a row's sum is known in the pass after the one that sums.
+//
+// A group of threads takes `slots` rows at a time, `parts` threads for each; a thread visits every parts-th
+// point of its row, and what the threads of a row know is combined by the emitter's one lane primitive. When
+// the last axis is reduced, neighbouring threads share a row; when it is kept, they have neighbouring rows:
+// either way they read neighbouring memory. Full values that a later pass needs again stay in registers, or
+// in the group's local memory, when the row is short enough.
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "codegen/simt.h"
+
+namespace systole::codegen {
+
+namespace {
+
+using ir::Op;
+
+constexpr std::int64_t kWarp = 32;
+constexpr std::int64_t kMostRowGroups = 4096;
+constexpr std::int64_t kMostRegisters = 64;          // of a thread, for values that are kept
+constexpr std::int64_t kMostKept = 16;               // points of a thread whose values are kept in them
+constexpr std::int64_t kMostLocalBytes = 24 * 1024;  // of a group, for values that are kept
+
+std::int64_t power_of_two(std::int64_t n) {  // not below n
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
+}
+
+std::vector<int> stages_of(const ir::Graph& graph) {
+  std::vector<int> stage(static_cast<std::size_t>(graph.size()), 1);
+  for (std::int32_t i = 0; i < graph.size(); ++i)
+    for (const ir::ValueId v : graph.node(i).operands) {
+      const int known =
+          stage[static_cast<std::size_t>(v.node)] + (graph.node(v.node).op == Op::reduce ? 1 : 0);
+      stage[static_cast<std::size_t>(i)] = std::max(stage[static_cast<std::size_t>(i)], known);
+    }
+  return stage;
+}
+
+class SimtRows {
+ public:
+  SimtRows(const lower::Step& step, const std::string& name, Dialect dialect)
+      : graph_(step.region.graph),
+        dialect_(dialect),
+        function_(graph_, name, dialect),
+        w_(function_.writer()),
+        stages_(stages_of(graph_)),
+        full_count_(step.domain->full_count()),
+        row_count_(step.domain->row_count()) {
+    std::vector<std::int64_t> sizes;
+    for (const auto& axis : step.domain->axes) sizes.push_back(axis.size);
+    all_ = make_loops(loop_sizes(graph_, sizes), "x");
+    // A finer axis is of the kind of the domain's axis it came from.
+    std::size_t axis = 0;
+    std::int64_t left = sizes.empty() ? 1 : sizes[0];
+    for (std::size_t i = 0; i < all_.sizes.size(); ++i) {
+      while (left == 1 && axis + 1 < sizes.size()) left = sizes[++axis];
+      const bool reduced = step.domain->axes[axis].reduced;
+      Loops& side = reduced ? inner_ : outer_;
+      side.sizes.push_back(all_.sizes[i]);
+      side.names.push_back(all_.names[i]);
+      left /= std::max<std::int64_t>(all_.sizes[i], 1);
+      last_is_reduced_ = reduced;
+    }
+    for (const std::int64_t size : inner_.sizes) length_ *= size;
+    for (std::size_t i = 0; i < graph_.outputs().size(); ++i)
+      (graph_.output_type(i).shape.count() != row_count_ ? full_ : rows_).push_back(i);
+    for (const int s : stages_) last_stage_ = std::max(last_stage_, s);
+  }
+
+  Kernel make() {
+    if (full_count_ == 0) return empty();
+    lay_out();
+    find_kept();
+    const std::int64_t groups = (row_count_ + slots_ - 1) / slots_;
+    w_.line(
+        fmt::format("const s_i32 slot = {}, part = {};",
+                    adjacent() ? fmt::format("S_LANE / {}", parts_) : fmt::format("S_LANE % {}", slots_),
+                    adjacent() ? fmt::format("S_LANE % {}", parts_) : fmt::format("S_LANE / {}", slots_)));
+    w_.open(fmt::format("for (s_index base = S_GROUP * {0}; base < {1}; base += S_GROUPS * {0})", slots_,
+                        row_count_));
+    guarded_ = row_count_ % slots_ != 0;
+    if (guarded_) {
+      // All threads go the same way through the barriers; those without a row do the last one and store
+      // nothing.
+      w_.line(fmt::format("const s_i32 active = base + slot < {};", row_count_));
+      w_.line(fmt::format("const s_index row = active ? base + slot : {};", row_count_ - 1));
+    } else {
+      w_.line("const s_index row = base + slot;");
+    }
+    open_item(w_, outer_, "row");
+    Elements& elements = function_.elements();
+    elements.push();
+    for (int stage = 1; stage <= last_stage_; ++stage) pass(stage);
+    // A row's result may lie where an operand does that the row's other threads still read.
+    if (!rows_.empty() && parts_ > 1 && reductions(last_stage_).empty()) w_.line("S_BARRIER;");
+    store(rows_, outer_.point(), "part == 0");
+    elements.pop();
+    w_.close();
+    return function_.finish_groups(std::min(groups, kMostRowGroups));
+  }
+
+ private:
+  // Whether the threads of a row are neighbours.
+  bool adjacent() const { return last_is_reduced_; }
+
+  void lay_out() {
+    const std::int64_t useful = std::min<std::int64_t>(power_of_two(length_), kThreads);
+    if (adjacent()) {
+      // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it.
+      parts_ = useful <= kWarp ? useful : length_ <= 512 ? kWarp : kThreads;
+    } else {
+      slots_ = std::min(power_of_two(row_count_), kWarp);
+      parts_ = length_ < 8 ? 1 : std::min(useful, kThreads / slots_);
+    }
+    slots_ = kThreads / parts_;
+  }
+
+  // Passes visit values from what they sum and store; a value that an earlier pass visited could be kept.
+  void find_kept() {
+    if (length_ == 1 || parts_ == 0) return;
+    std::set<std::int32_t> known;
+    for (int stage = 1; stage <= last_stage_; ++stage) {
+      std::set<std::int32_t> visited;
+      std::vector<std::int32_t> stack;
+      for (const std::int32_t i : reductions(stage)) stack.push_back(graph_.node(i).operands[0].node);
+      for (const std::size_t i : full_outputs(stage)) stack.push_back(graph_.outputs()[i].value.node);
+      while (!stack.empty()) {
+        const std::int32_t i = stack.back();
+        stack.pop_back();
+        if (known.contains(i)) {
+          kept_.insert(i);
+          continue;
+        }
+        const ir::Node& node = graph_.node(i);
+        if (node.types[0].shape.count() != full_count_ || !visited.insert(i).second) continue;
+        const bool here = ir::info(node.op).op_class == ir::OpClass::elementwise || node.op == Op::reshape;
+        if (here)
+          for (const ir::ValueId v : node.operands) stack.push_back(v.node);
+      }
+      for (const std::int32_t i : visited)
+        if (is_keepable(graph_.node(i))) known.insert(i);
+    }
+    const std::int64_t points = (length_ + parts_ - 1) / parts_;
+    std::int64_t words = 0, bytes = 0;
+    for (const std::int32_t i : kept_) {
+      const auto size = static_cast<std::int64_t>(size_of(dtype_of(i)));
+      words += std::max<std::int64_t>(size / 4, 1) * points;
+      bytes += std::max<std::int64_t>(size, 4) * points * kThreads;
+    }
+    in_registers_ = points <= kMostKept && words <= kMostRegisters;
+    if (!in_registers_ && bytes > kMostLocalBytes) kept_.clear();
+    for (const std::int32_t i : kept_)
+      if (!in_registers_)
+        function_.declare(fmt::format("S_LOCAL {} kept{}[{}];", c_type(dtype_of(i)), i, points * kThreads));
+  }
+
+  static bool is_keepable(const ir::Node& node) {
+    switch (node.op) {
+      case Op::reshape:
+      case Op::broadcast:
+      case Op::constant:
+      case Op::iota: return false;
+      default: return true;
+    }
+  }
+  std::string kept(std::int32_t node) const {
+    return in_registers_ ? fmt::format("kept{}[k]", node)
+                         : fmt::format("kept{}[k * {} + S_LANE]", node, kThreads);
+  }
+
+  std::vector<std::int32_t> reductions(int stage) const {
+    std::vector<std::int32_t> found;
+    for (std::int32_t i = 0; i < graph_.size(); ++i)
+      if (graph_.node(i).op == Op::reduce && stages_[static_cast<std::size_t>(i)] == stage)
+        found.push_back(i);
+    return found;
+  }
+  std::vector<std::size_t> full_outputs(int stage) const {
+    std::vector<std::size_t> found;
+    for (const std::size_t i : full_)
+      if (stages_[static_cast<std::size_t>(graph_.outputs()[i].value.node)] == stage) found.push_back(i);
+    return found;
+  }
+  DType dtype_of(std::int32_t node) const { return graph_.node(node).types[0].dtype; }
+  ir::Combine kind_of(std::int32_t node) const { return graph_.node(node).as<ir::ReduceAttrs>().kind; }
+
+  void pass(int stage) {
+    const std::vector<std::int32_t> sums = reductions(stage);
+    const std::vector<std::size_t> outputs = full_outputs(stage);
+    if (sums.empty() && outputs.empty()) return;
+    const std::int64_t points = (length_ + parts_ - 1) / parts_;
+    if (stage == 1 && in_registers_)
+      for (const std::int32_t i : kept_)
+        w_.line(fmt::format("{} kept{}[{}];", c_type(dtype_of(i)), i, points));
+    for (const std::int32_t i : sums)
+      w_.line(fmt::format("{} sum{} = {};", c_type(dtype_of(i)), i, identity(kind_of(i), dtype_of(i))));
+    if (in_registers_ && !kept_.empty()) w_.line("S_UNROLL");
+    w_.open(fmt::format("for (s_i32 k = 0; k < {}; ++k)", points));
+    const bool tail = length_ % parts_ != 0;
+    w_.line(fmt::format("const s_index point = k * {} + part;", parts_));
+    if (tail) w_.open(fmt::format("if (point < {})", length_));
+    open_item(w_, inner_, "point");
+    body(sums, outputs);
+    if (tail) w_.close();
+    w_.close();
+    for (const std::int32_t i : sums) {
+      combine_parts(i);
+      function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), fmt::format("sum{}", i)));
+    }
+  }
+
+  void body(const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {
+    Elements& elements = function_.elements();
+    elements.push();
+    for (const std::int32_t i : kept_)
+      if (stored_.contains(i)) elements.know_at({i, 0}, all_.point(), kept(i));
+    for (const std::int32_t i : sums) {
+      const std::string v = elements.value_at(graph_.node(i).operands[0], all_.point());
+      const std::string sum = fmt::format("sum{}", i);
+      w_.line(fmt::format("{} = {};", sum, combined(kind_of(i), dtype_of(i), sum, v)));
+    }
+    store(outputs, all_.point(), "");
+    for (const std::int32_t i : kept_) {
+      if (stored_.contains(i) || !elements.knows_at({i, 0}, all_.point())) continue;
+      w_.line(fmt::format("{} = {};", kept(i), elements.value_at({i, 0}, all_.point())));
+      stored_.insert(i);
+    }
+    elements.pop();
+  }
+
+  // Computes the outputs at a point, then stores them: an output may lie where an input does.
+  void store(const std::vector<std::size_t>& outputs, const Index& at, std::string condition) {
+    if (outputs.empty()) return;
+    Elements& elements = function_.elements();
+    std::vector<std::string> values;
+    for (const std::size_t i : outputs) values.push_back(elements.bits_at(graph_.outputs()[i].value, at));
+    if (parts_ == 1) condition.clear();
+    if (guarded_) condition = condition.empty() ? "active" : "active && " + condition;
+    if (!condition.empty()) w_.open(fmt::format("if ({})", condition));
+    for (std::size_t k = 0; k < outputs.size(); ++k)
+      w_.line(fmt::format("{}[{}] = {};", function_.output(outputs[k]), at.to_string(), values[k]));
+    if (!condition.empty()) w_.close();
+  }
+
+  // The lane primitive: every thread of a row learns what all of them together have in sum<i>.
+  void combine_parts(std::int32_t i) {
+    if (parts_ == 1) return;
+    const DType dtype = dtype_of(i);
+    const std::string sum = fmt::format("sum{}", i);
+    const std::string_view type = c_type(dtype);
+    const auto combine = [&](const std::string& with) {
+      return fmt::format("{} = {};", sum, combined(kind_of(i), dtype, sum, with));
+    };
+    if (dialect_ == Dialect::cuda && adjacent()) {
+      const std::string_view wide = size_of(dtype) < 4 && !is_float(dtype) ? "s_i32" : type;
+      w_.open(fmt::format("for (s_i32 d = {}; d > 0; d /= 2)", std::min(parts_, kWarp) / 2));
+      w_.line(
+          fmt::format("const {0} other = ({0})__shfl_xor_sync(0xffffffffu, ({1}){2}, d);", type, wide, sum));
+      w_.line(combine("other"));
+      w_.close();
+      if (parts_ <= kWarp) return;
+      const std::string warps = local_array(dtype, kThreads / kWarp);
+      w_.line(fmt::format("if (S_LANE % {0} == 0) {1}[S_LANE / {0}] = {2};", kWarp, warps, sum));
+      w_.line("S_BARRIER;");
+      w_.line(fmt::format("{} = {}[0];", sum, warps));
+      w_.line(fmt::format("for (s_i32 d = 1; d < {}; ++d) {}", kThreads / kWarp, combine(warps + "[d]")));
+      w_.line("S_BARRIER;");
+      return;
+    }
+    const std::string lanes = local_array(dtype, kThreads);
+    const std::int64_t stride = adjacent() ? 1 : slots_;
+    w_.line(fmt::format("{}[S_LANE] = {};", lanes, sum));
+    w_.line("S_BARRIER;");
+    w_.open(fmt::format("for (s_i32 d = {}; d > 0; d /= 2)", parts_ / 2));
+    const std::string mine = fmt::format("{}[S_LANE]", lanes);
+    w_.open("if (part < d)");
+    w_.line(fmt::format("const {0} a = {1}, b = {2}[S_LANE + d * {3}];", type, mine, lanes, stride));
+    w_.line(fmt::format("{} = {};", mine, combined(kind_of(i), dtype, "a", "b")));
+    w_.close();
+    w_.line("S_BARRIER;");
+    w_.close();
+    w_.line(fmt::format("{} = {}[S_LANE - part * {}];", sum, lanes, stride));
+    w_.line("S_BARRIER;");
+  }
+
+  // Local memory for a combination; those of one type share it.
+  std::string local_array(DType dtype, std::int64_t count) {
+    std::string name = fmt::format("lanes_{}", c_type(dtype));
+    if (local_.insert(name).second)
+      function_.declare(fmt::format("S_LOCAL {} {}[{}];", c_type(dtype), name, count));
+    return name;
+  }
+
+  // Rows of nothing are the identity.
+  Kernel empty() {
+    Elements& elements = function_.elements();
+    for (std::int32_t i = 0; i < graph_.size(); ++i)
+      if (graph_.node(i).op == Op::reduce)
+        elements.define({i, 0},
+                        fmt::format("(({}){})", c_type(dtype_of(i)), identity(kind_of(i), dtype_of(i))));
+    w_.open("for (s_index item = begin; item < end; item += S_STEP)");
+    elements.push();
+    const Index item = Index::variable("item", std::max<std::int64_t>(row_count_, 1));
+    function_.store(rows_, std::vector<Index>(rows_.size(), item));
+    elements.pop();
+    w_.close();
+    return function_.finish(row_count_);
+  }
+
+  const ir::Graph& graph_;
+  const Dialect dialect_;
+  Function function_;
+  Writer& w_;
+  const std::vector<int> stages_;
+  int last_stage_ = 1;
+  std::int64_t full_count_, row_count_, length_ = 1;
+  Loops all_, outer_, inner_;  // outer: the kept axes, inner: the reduced ones
+  bool last_is_reduced_ = true;
+  std::vector<std::size_t> full_, rows_;  // outputs
+  std::int64_t slots_ = 1, parts_ = 1;
+  bool guarded_ = false, in_registers_ = false;
+  std::set<std::int32_t> kept_, stored_;  // values a later pass needs again; those that are there
+  std::set<std::string> local_;
+};
+
+}  // namespace
+
+Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
+  return SimtRows(step, name, dialect).make();
+}
+
+}  // namespace systole::codegen

@@ -1,0 +1,62 @@
+#pragma once
+
+// What the kernels of single primitives share: operands and results in memory, indices as text.
+
+#include <algorithm>
+#include <optional>
+
+#include "codegen/kernel_parts.h"
+
+namespace systole::codegen {
+
+class SpecialKernel {
+ public:
+  SpecialKernel(const lower::Step& step, const std::string& name, Dialect dialect)
+      : graph_(step.region.graph),
+        node_(graph_.node(step.region.anchor)),
+        function_(graph_, name, dialect),
+        w_(function_.writer()) {}
+
+ protected:
+  const Shape& shape(std::size_t operand) const { return graph_.type(node_.operands[operand]).shape; }
+  DType dtype() const { return node_.types[0].dtype; }
+  std::string element(std::size_t operand, const std::string& place) {
+    return function_.elements().loaded(node_.operands[operand], place);
+  }
+  void store(const std::string& place, const std::string& value, std::size_t output = 0) {
+    // A place that is text is a variable of unknown range.
+    function_.elements().store(function_.output(output), Index::variable(place, INT64_MAX),
+                               node_.types[output].dtype, value);
+  }
+  std::size_t position(std::size_t operand) const {
+    return static_cast<std::size_t>(
+        std::find(graph_.inputs().begin(), graph_.inputs().end(), node_.operands[operand].node) -
+        graph_.inputs().begin());
+  }
+  void open_items() { w_.open("for (s_i64 item = begin; item < end; item += S_STEP)"); }
+
+  // The lines along an axis: item → the place of its first element.
+  struct Lines {
+    std::int64_t count, length, stride;
+    std::string first;
+  };
+  static Lines lines(const Shape& x, std::int64_t axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    std::int64_t stride = 1;
+    for (std::size_t i = at + 1; i < x.size(); ++i) stride *= x[i].value();
+    const std::int64_t length = x[at].value();
+    return {length == 0 ? 0 : x.count() / length, length, stride,
+            fmt::format("item / {0} * {1} + item % {0}", std::max<std::int64_t>(stride, 1), stride * length)};
+  }
+
+  const ir::Graph& graph_;
+  const ir::Node& node_;
+  Function function_;
+  Writer& w_;
+};
+
+// sort and top_k; cholesky and triangular_solve.
+Kernel order_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+Kernel triangle_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+
+}  // namespace systole::codegen

@@ -1,0 +1,46 @@
+#pragma once
+
+// As much of C as it takes to know a kernel by its declaration: types by their names, typedefs of them,
+// functions with their parameters. It reads past what it does not know; compilers judge sources.
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/source_kernels.h"
+
+namespace systole::runtime {
+
+struct SourceToken {
+  std::string_view text;
+  std::size_t offset;  // in the source
+};
+// Without comments, strings and preprocessor lines.
+std::vector<SourceToken> source_tokens(std::string_view source);
+
+// "typedef unsigned int index;" as index → "unsigned int".
+using Typedefs = std::map<std::string, std::string, std::less<>>;
+Typedefs source_typedefs(const std::vector<SourceToken>& tokens);
+
+// The parameter's dtype and lanes from a type's words without pointer and qualifiers; nothing for types that
+// are no numbers.
+struct NumberType {
+  DType dtype;
+  int lanes = 1;
+};
+std::optional<NumberType> number_type(std::string_view words, const Typedefs& typedefs);
+
+// A function that is defined in the source.
+struct SourceSignature {
+  std::string name;
+  std::vector<std::string> before;  // words between the last ';' or '}' and the name: "static", "void"
+  std::vector<SourceParameter> parameters;
+  std::size_t end;       // of the parameter list: where its ')' is
+  bool is_plain = true;  // every parameter is a number or a pointer to numbers, with a name
+};
+std::vector<SourceSignature> source_signatures(std::string_view source);
+
+}  // namespace systole::runtime

@@ -1,0 +1,302 @@
+// One file per process. Events are gathered as text and written in blocks; each block is followed by the end
+// of the JSON, which the next block overwrites, so the file can be read at any time. A lock on the file keeps
+// a child process that inherits SYSTOLE_TRACE from writing over its parent's.
+
+#include "runtime/timeline.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/env.h"
+#include "base/log.h"
+#include "systole/base/error.h"
+
+namespace systole::timeline {
+
+std::atomic<State> state{State::unknown};
+
+namespace {
+
+constexpr std::size_t kBlock = std::size_t{1} << 16;
+constexpr std::string_view kHead = R"({"displayTimeUnit":"ms","traceEvents":[)", kEnd = "\n]}\n";
+
+// Bytes of the UTF-8 character that `text` begins with; 0 when it is none. JSON takes nothing else.
+std::size_t character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const std::size_t size = lead >= 0xf0 && lead < 0xf5 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < size) return 0;
+  for (std::size_t i = 1; i < size; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const unsigned char next = byte(1);  // too long a form, half of a pair, beyond the last character
+  if ((lead == 0xe0 && next < 0xa0) || (lead == 0xed && next > 0x9f) || (lead == 0xf0 && next < 0x90) ||
+      (lead == 0xf4 && next > 0x8f))
+    return 0;
+  return size;
+}
+
+void append_quoted(std::string& text, std::string_view words) {
+  text += '"';
+  while (!words.empty()) {
+    const char c = words[0];
+    const std::size_t size = character(words);
+    if (size == 0)
+      text += '?';
+    else if (static_cast<unsigned char>(c) < 0x20)
+      fmt::format_to(std::back_inserter(text), "\\u{:04x}", static_cast<int>(c));
+    else if (c == '"' || c == '\\')
+      (text += '\\') += c;
+    else
+      text += words.substr(0, size);
+    words.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  text += '"';
+}
+
+std::int64_t thread_number() {
+  thread_local const auto number = static_cast<std::int64_t>(::syscall(SYS_gettid));
+  return number;
+}
+
+// All but the mutex is guarded by it.
+struct Writer {
+  std::mutex mutex;
+  std::string path, block;
+  std::string trouble;  // why it ended early, until it is logged
+  int file = -1;
+  std::int64_t offset = 0;       // in the file, where the block goes
+  std::int64_t begin = 0;        // of the timeline
+  std::uint64_t generation = 0;  // files so far: each names its threads anew
+  bool first = true;
+
+  void open(const std::string& wanted);
+  void close();
+  void flush();
+  void add(std::string_view event);
+};
+
+// Never destroyed: threads may record until the very end.
+Writer& writer() {
+  static Writer& instance = *std::make_unique<Writer>().release();
+  return instance;
+}
+
+Error failure(const std::string& path, std::string_view what) {
+  return {ErrorKind::kIo, path, fmt::format("{}: {}", what, std::strerror(errno))};
+}
+
+void Writer::open(const std::string& wanted) {
+  std::string name = wanted;
+  if (const std::size_t at = name.find("%p"); at != std::string::npos)
+    name.replace(at, 2, std::to_string(::getpid()));
+  // Not emptied before it is ours.
+  const int opened = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (opened < 0) throw failure(name, "the timeline cannot be written");
+  struct stat info{};
+  const bool regular = ::fstat(opened, &info) == 0 && S_ISREG(info.st_mode);
+  if (!regular) errno = EINVAL;
+  if (!regular || ::flock(opened, LOCK_EX | LOCK_NB) != 0 || ::ftruncate(opened, 0) != 0) {
+    const Error error = failure(name, errno == EWOULDBLOCK ? "another process writes its timeline there"
+                                                           : "the timeline cannot be written");
+    ::close(opened);
+    throw error;
+  }
+  file = opened;
+  path = name;
+  offset = 0;
+  first = true;
+  block = kHead;
+  begin = now();
+  ++generation;
+  std::string process =
+      fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"tid":{0},"args":{{"name":)", ::getpid());
+  append_quoted(process, program_invocation_short_name);
+  add(process + "}}");
+  flush();  // a disk that refuses says so at once
+  if (file < 0) {
+    trouble.clear();
+    throw failure(name, "the timeline cannot be written");
+  }
+}
+
+void Writer::add(std::string_view event) {
+  block += first ? "\n" : ",\n";
+  block += event;
+  first = false;
+  if (block.size() >= kBlock) flush();
+}
+
+void Writer::flush() {
+  const std::size_t size = block.size();
+  block += kEnd;
+  std::string_view rest = block;
+  std::int64_t at = offset;
+  while (!rest.empty()) {
+    const ssize_t n = ::pwrite(file, rest.data(), rest.size(), at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      trouble = failure(path, "the timeline ends here").what();
+      return close();
+    }
+    rest.remove_prefix(static_cast<std::size_t>(n));
+    at += n;
+  }
+  offset += static_cast<std::int64_t>(size);
+  block.clear();
+}
+
+void Writer::close() {
+  state.store(State::off, std::memory_order_relaxed);
+  if (file >= 0) ::close(file);
+  file = -1;
+  block.clear();
+}
+
+// Does something with the writer, then tells of trouble: not under the lock, as a sink may record itself.
+template <class Work>
+void with_writer(const Work& work) {
+  Writer& w = writer();
+  std::unique_lock lock(w.mutex);
+  work(w);
+  if (w.trouble.empty()) return;
+  const std::string trouble = std::exchange(w.trouble, {});
+  lock.unlock();
+  log(LogLevel::warn, trouble);
+}
+
+void stop_now() {
+  if (state.load(std::memory_order_relaxed) != State::on) return;
+  with_writer([](Writer& w) {
+    if (w.file < 0) return;
+    w.flush();
+    w.close();
+  });
+}
+
+void start_now(const std::string& path) {
+  static const bool registered = [] {
+    std::atexit(stop_now);
+    // The text and the file are the parent's: a child records nothing until it starts its own.
+    ::pthread_atfork([] { writer().mutex.lock(); }, [] { writer().mutex.unlock(); },
+                     [] {
+                       writer().close();
+                       writer().mutex.unlock();
+                     });
+    return true;
+  }();
+  static_cast<void>(registered);
+  stop_now();
+  Writer& w = writer();
+  const std::lock_guard lock(w.mutex);
+  w.open(path);
+  state.store(State::on, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+bool start_as_asked() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    State unknown = State::unknown;
+    const std::optional<std::string> path = env::text("SYSTOLE_TRACE");
+    if (!path || state.load(std::memory_order_relaxed) != State::unknown) {
+      state.compare_exchange_strong(unknown, State::off);
+      return;
+    }
+    try {
+      start_now(*path);
+    } catch (const Error& error) {  // the run is what matters
+      state.store(State::off, std::memory_order_relaxed);
+      log(LogLevel::warn, error.what());
+    }
+  });
+  return state.load(std::memory_order_relaxed) == State::on;
+}
+
+std::string details(std::initializer_list<Detail> pairs) {
+  std::string text = "{";
+  for (const auto& [name, value] : pairs) {
+    if (text.size() > 1) text += ',';
+    append_quoted(text, name);
+    text += ':';
+    if (const auto* number = std::get_if<std::int64_t>(&value))
+      text += std::to_string(*number);
+    else
+      append_quoted(text, std::get<std::string_view>(value));
+  }
+  return text + "}";
+}
+
+void record(std::string_view category, std::string_view name, std::int64_t begin, std::int64_t end,
+            std::string_view details) {
+  if (state.load(std::memory_order_relaxed) != State::on) return;
+  thread_local std::uint64_t named = 0;  // the generation that knows this thread's name
+  const std::int64_t thread = thread_number();
+  const auto process = static_cast<std::int64_t>(::getpid());
+  std::string event = R"({"ph":"X","cat":)";
+  append_quoted(event, category);
+  event += R"(,"name":)";
+  append_quoted(event, name);
+  with_writer([&](Writer& w) {
+    if (w.file >= 0 && named != w.generation) {
+      named = w.generation;
+      char words[64] = "main";
+      if (thread != process) ::pthread_getname_np(::pthread_self(), words, sizeof words);
+      std::string line = fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":)",
+                                     process, thread);
+      append_quoted(line, words);
+      w.add(line + "}}");
+    }
+    if (w.file < 0) return;
+    fmt::format_to(std::back_inserter(event), R"(,"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})", process,
+                   thread, static_cast<double>(begin - w.begin) / 1e3,
+                   static_cast<double>(end - begin) / 1e3);
+    if (!details.empty()) fmt::format_to(std::back_inserter(event), R"(,"args":{})", details);
+    w.add(event + "}");
+  });
+}
+
+}  // namespace systole::timeline
+
+namespace systole {
+
+void Timeline::start(const std::string& path) { timeline::start_now(path); }
+
+void Timeline::stop() { timeline::stop_now(); }
+
+bool Timeline::is_running() { return timeline::is_on(); }
+
+Timeline::Scope::Scope(std::string_view name) {
+  if (!timeline::is_on()) return;
+  name_ = name;
+  begin_ = timeline::now();
+}
+
+Timeline::Scope::~Scope() {
+  if (begin_ >= 0) timeline::record("user", name_, begin_, timeline::now());
+}
+
+}  // namespace systole

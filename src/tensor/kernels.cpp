@@ -1,0 +1,316 @@
+// What is passed to a kernel against what it takes. Errors name the kernel and the parameter, as the source
+// writes it.
+
+#include "systole/tensor/kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "runtime/source_kernels.h"
+#include "systole/base/error.h"
+
+namespace systole {
+
+namespace {
+
+using runtime::SourceArgument;
+using runtime::SourceParameter;
+using Kind = KernelArgument::Kind;
+using ParameterKind = SourceParameter::Kind;
+
+std::string in_words(Kind kind, std::optional<DType> dtype) {
+  const std::string_view type = dtype ? name(*dtype) : "";
+  switch (kind) {
+    case Kind::array: return fmt::format("an array of {}", type);
+    case Kind::local: return fmt::format("local memory of {}", type);
+    case Kind::bytes: return "a struct";
+    default: return fmt::format("a number of {}", type);
+  }
+}
+
+std::string in_words(const SourceParameter& p) {
+  const std::string type =
+      p.dtype ? fmt::format("{}{}", name(*p.dtype), p.lanes > 1 ? fmt::format("×{}", p.lanes) : "")
+              : fmt::format("type {}", p.type);
+  if (!p.kind) return "what the driver does not say";
+  switch (*p.kind) {
+    case ParameterKind::array: return fmt::format("an array of {}", type);
+    case ParameterKind::local: return fmt::format("local memory of {}", type);
+    case ParameterKind::number: return fmt::format("a number of {}", type);
+  }
+  __builtin_unreachable();
+}
+
+// Where in a call something is wrong.
+struct Place {
+  const std::string& where;
+  std::size_t index;
+  const SourceParameter& parameter;
+
+  [[noreturn]] void refuse(ErrorKind kind, std::string_view what, std::string expected,
+                           std::string got) const {
+    const std::string text = parameter.to_string();
+    throw Error(kind, where,
+                fmt::format("argument {}{}: {}", index, text.empty() ? "" : fmt::format(" ({})", text), what),
+                std::move(expected), std::move(got));
+  }
+};
+
+// Elements as kernels see them: what a language lacks stands as an integer of its size.
+bool holds(const SourceParameter& parameter, DType element) {
+  if (!parameter.dtype || *parameter.dtype == element) return true;
+  switch (*parameter.dtype) {
+    case DType::u8: return size_of(element) == 1 && !is_integer(element);
+    case DType::i8: return element == DType::boolean;
+    case DType::u16: return element == DType::f16 || element == DType::bf16;
+    default: return false;
+  }
+}
+
+bool kinds_agree(const SourceParameter& parameter, Kind kind) {
+  if (!parameter.kind) return true;
+  switch (kind) {
+    case Kind::array: return parameter.kind == ParameterKind::array;
+    case Kind::local: return parameter.kind == ParameterKind::local;
+    case Kind::bytes:
+      return parameter.kind == ParameterKind::number && (!parameter.dtype || parameter.lanes > 1);
+    default: return parameter.kind == ParameterKind::number && parameter.lanes == 1;
+  }
+}
+
+void check_kind(const Place& at, Kind kind, std::optional<DType> dtype) {
+  if (!kinds_agree(at.parameter, kind))
+    at.refuse(ErrorKind::kInvalidArgument, "it is something else", in_words(at.parameter),
+              in_words(kind, dtype));
+  const bool has_elements = kind == Kind::array || kind == Kind::local;
+  if (has_elements && dtype && !holds(at.parameter, *dtype))
+    at.refuse(ErrorKind::kDType, "its elements are of another type", in_words(at.parameter),
+              in_words(kind, dtype));
+}
+
+// A C++ type for a number: the kernel's own, since nothing is converted later.
+void check_declared(const Place& at, const SourceFunction::Declared& declared) {
+  check_kind(at, declared.kind, declared.dtype);
+  const bool is_number =
+      declared.kind != Kind::array && declared.kind != Kind::local && declared.kind != Kind::bytes;
+  if (is_number && at.parameter.dtype && !holds(at.parameter, *declared.dtype))
+    at.refuse(ErrorKind::kDType, "its type is another", in_words(at.parameter),
+              in_words(declared.kind, declared.dtype));
+  if (declared.kind == Kind::array && declared.is_const && at.parameter.is_written)
+    at.refuse(ErrorKind::kInvalidArgument, "it is declared const and the kernel may write to it",
+              "const in the kernel, or an array that is not const", "a const array");
+}
+
+// The bytes of a number in a parameter's type.
+class Number {
+ public:
+  std::span<const std::byte> bytes() const { return {bytes_, size_}; }
+
+  void set(const Place& at, const KernelArgument& x) {
+    const DType to = at.parameter.dtype.value_or(*x.dtype());  // of an unknown type: as it is
+    visit_dtype(to, [&]<class T>() {
+      T value{};
+      switch (x.kind()) {
+        case Kind::floating: value = of_floating<T>(at, x.as_floating()); break;
+        case Kind::signed_integer: value = of_integer<T>(at, x.as_signed()); break;
+        default: value = of_integer<T>(at, x.as_unsigned()); break;
+      }
+      size_ = sizeof value;
+      std::memcpy(bytes_, &value, size_);
+    });
+  }
+
+ private:
+  template <class T>
+  static T of_floating(const Place& at, double x) {
+    if constexpr (std::is_integral_v<T>)
+      at.refuse(ErrorKind::kDType, "a float is not taken for an integer", in_words(at.parameter),
+                fmt::format("{}", x));
+    else
+      return static_cast<T>(x);
+  }
+  template <class T, class Integer>
+  static T of_integer(const Place& at, Integer x) {
+    bool fits;
+    if constexpr (std::is_same_v<T, bool>)
+      fits = x == 0 || x == 1;
+    else if constexpr (std::is_integral_v<T>)
+      fits = std::in_range<T>(x);
+    else
+      fits = is_exact(static_cast<double>(static_cast<T>(static_cast<double>(x))), x);
+    if (!fits)
+      at.refuse(ErrorKind::kInvalidArgument, "the number does not fit", in_words(at.parameter),
+                std::to_string(x));
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(x);
+    else
+      return static_cast<T>(static_cast<double>(x));
+  }
+  template <class Integer>
+  static bool is_exact(double rounded, Integer x) {
+    constexpr double kEnd =
+        2.0 * static_cast<double>(std::uint64_t{1} << (std::numeric_limits<Integer>::digits - 1));
+    return rounded < kEnd && rounded >= -kEnd && static_cast<Integer>(rounded) == x;
+  }
+
+  std::byte bytes_[8];
+  std::size_t size_ = 0;
+};
+
+void check_array(const Place& at, const KernelArgument& x, const DeviceName& device) {
+  if (!x.array()->defined())
+    at.refuse(ErrorKind::kInvalidArgument, "the array is undefined", in_words(at.parameter),
+              "an array never made");
+  if (!(x.array()->device() == device))
+    at.refuse(ErrorKind::kInvalidArgument, "the array lies on another device", device.to_string(),
+              x.array()->device().to_string());
+  if (at.parameter.is_written && x.writable() == nullptr)
+    at.refuse(ErrorKind::kInvalidArgument, "the kernel may write to it",
+              "const in the kernel, or an array that is not const", "a const array");
+}
+
+std::string signature_of(const runtime::SourceKernel& kernel) {
+  std::string text;
+  for (const SourceParameter& p : kernel.parameters())
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", p.to_string());
+  return text;
+}
+
+}  // namespace
+
+struct SourceFunction::State {
+  std::string name, where;
+  DeviceName device;
+  std::shared_ptr<const runtime::SourceKernel> kernel;
+
+  void check_count(std::size_t got) const {
+    const std::size_t wanted = kernel->parameters().size();
+    if (got == wanted) return;
+    throw Error(ErrorKind::kInvalidArgument, where,
+                fmt::format("wrong number of arguments; it takes ({})", signature_of(*kernel)),
+                std::to_string(wanted), std::to_string(got));
+  }
+};
+
+const std::string& SourceFunction::name() const { return state_->name; }
+const DeviceName& SourceFunction::device() const { return state_->device; }
+
+std::vector<SourceFunction::Parameter> SourceFunction::parameters() const {
+  std::vector<Parameter> all;
+  for (const SourceParameter& p : state_->kernel->parameters()) all.push_back({p.type, p.name});
+  return all;
+}
+
+void SourceFunction::check(std::span<const Declared> declared) const {
+  const std::vector<SourceParameter>& parameters = state_->kernel->parameters();
+  // Local memory that the launch gives the size of is no argument.
+  const bool is_open = !parameters.empty() && parameters.back().kind == ParameterKind::local;
+  if (!is_open || declared.size() + 1 != parameters.size()) state_->check_count(declared.size());
+  for (std::size_t i = 0; i < declared.size(); ++i)
+    check_declared({state_->where, i, parameters[i]}, declared[i]);
+}
+
+void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument> arguments) const {
+  const std::vector<SourceParameter>& parameters = state_->kernel->parameters();
+  const std::string& where = state_->where;
+  runtime::check_launch(where, launch);
+  const bool is_open = launch.shared_bytes > 0 && arguments.size() + 1 == parameters.size() &&
+                       parameters.back().kind == ParameterKind::local;
+  if (!is_open) state_->check_count(arguments.size());
+
+  std::vector<SourceArgument> given(parameters.size());
+  std::vector<Number> numbers(arguments.size());
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const KernelArgument& x = arguments[i];
+    const Place at{where, i, parameters[i]};
+    check_kind(at, x.kind(), x.dtype());
+    switch (x.kind()) {
+      case Kind::array: check_array(at, x, state_->device); break;
+      case Kind::local:
+        if (x.as_signed() < 1)
+          at.refuse(ErrorKind::kInvalidArgument, "no such size", "1 element or more",
+                    std::to_string(x.as_signed()));
+        given[i].local_bytes = static_cast<std::size_t>(x.as_signed()) * size_of(*x.dtype());
+        break;
+      case Kind::bytes:
+        if (at.parameter.bytes != 0 && at.parameter.bytes != x.bytes().size())
+          at.refuse(ErrorKind::kInvalidArgument, "its size is another",
+                    fmt::format("{} bytes", at.parameter.bytes), fmt::format("{} bytes", x.bytes().size()));
+        given[i].number = x.bytes();
+        break;
+      default: numbers[i].set(at, x); given[i].number = numbers[i].bytes();
+    }
+  }
+  if (is_open) given.back().local_bytes = launch.shared_bytes;
+  const Size3& grid = launch.grid;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  // Only now: a call that throws leaves its arrays as they were. An array may be there twice, so memory is
+  // looked up when all have their own.
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].writable() != nullptr && (parameters[i].is_written || !parameters[i].kind))
+      arguments[i].writable()->make_exclusive();
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].array() != nullptr) given[i].buffer = arguments[i].array()->buffer_ref().get();
+  state_->kernel->launch(launch, given);
+}
+
+SourceModule::SourceModule(std::string_view device, const std::string& source, const SourceOptions& options)
+    : SourceModule(device, &source, nullptr, options) {}
+
+SourceModule::SourceModule(std::string_view device, const KernelSources& sources,
+                           const SourceOptions& options)
+    : SourceModule(device, nullptr, &sources, options) {}
+
+SourceModule::SourceModule(std::string_view device, const std::string* source, const KernelSources* sources,
+                           const SourceOptions& options) {
+  const runtime::ResolvedDevice place = runtime::resolve(DeviceName::parse(device));
+  runtime::SourceBackend& backend = runtime::source_backend(place);
+  device_ = place.name;
+  bool is_portable = false;
+  if (sources != nullptr) {
+    switch (backend.dialect()) {
+      case codegen::Dialect::c: source = &sources->c; break;
+      case codegen::Dialect::cuda: source = &sources->cuda; break;
+      case codegen::Dialect::opencl: source = &sources->opencl; break;
+    }
+    is_portable = source->empty();
+    if (is_portable) source = &sources->portable;
+  }
+  if (source->empty())
+    throw Error(ErrorKind::kUnsupported, fmt::format("kernel source on {}", device_.to_string()),
+                "there is none in this device's language, and no portable one");
+  program_ = backend.build_source(*source, is_portable, options, place.name.ordinal);
+}
+
+const std::vector<std::string>& SourceModule::functions() const { return program_->names(); }
+const std::string& SourceModule::log() const { return program_->log(); }
+
+SourceFunction SourceModule::function(std::string_view name) const {
+  const std::vector<std::string>& names = functions();
+  const std::string wanted(name);
+  if (std::find(names.begin(), names.end(), wanted) == names.end())
+    throw Error(ErrorKind::kNotFound, fmt::format("module on {}", device_.to_string()),
+                "it has no such kernel",
+                names.empty() ? "a source with kernels: there is none"
+                              : fmt::format("one of {}", fmt::join(names, ", ")),
+                wanted);
+  auto state = std::make_shared<SourceFunction::State>();
+  state->name = wanted;
+  state->where = fmt::format("kernel {} on {}", wanted, device_.to_string());
+  state->device = device_;
+  state->kernel = program_->kernel(wanted);
+  return SourceFunction(std::move(state));
+}
+
+void SourceModule::synchronize() const { systole::synchronize(device_.to_string()); }
+
+void synchronize(std::string_view device) {
+  const runtime::ResolvedDevice place = runtime::resolve(DeviceName::parse(device));
+  runtime::source_backend(place).synchronize(place.name.ordinal);
+}
+
+}  // namespace systole

@@ -1,0 +1,138 @@
+// The texts of kernels for groups of threads: one emitter, CUDA and OpenCL differing in the lane primitive
+// alone. What they compute is shown by the conformance suite and opencl_test, that CUDA compiles by
+// nvrtc_test.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "codegen/kernel.h"
+#include "compile/program.h"
+#include "systole/compile/passes.h"
+#include "systole/ops.h"
+
+namespace systole {
+
+namespace {
+
+using codegen::Dialect;
+using codegen::Kernel;
+using ir::Graph;
+using ir::Value;
+
+class PlainTarget final : public lower::Target {
+ public:
+  std::string_view name() const override { return "plain"; }
+};
+
+// The one kernel of a graph.
+Kernel kernel_of(const Graph& graph, Dialect dialect) {
+  const lower::Program program = lower::make_program(
+      passes::run_passes(passes::inline_composites(graph), passes::standard_passes()), PlainTarget());
+  EXPECT_EQ(program.steps.size(), 1u) << to_string(program);
+  return *codegen::make_kernel(program.steps[0], "kernel", dialect);
+}
+
+Graph softmax_of(const Shape& shape) {
+  Graph graph("softmax");
+  graph.output(ops::softmax(graph.input("x", {DType::f32, shape})));
+  return graph;
+}
+
+bool has(const Kernel& kernel, std::string_view text) {
+  return kernel.source.find(text) != std::string::npos;
+}
+
+std::size_t count(const Kernel& kernel, std::string_view text) {
+  std::size_t found = 0;
+  for (std::size_t at = kernel.source.find(text); at != std::string::npos;
+       at = kernel.source.find(text, at + 1))
+    ++found;
+  return found;
+}
+
+TEST(SimtKernels, AWarpCombinesByShufflesInCudaAndThroughLocalMemoryInOpenCl) {
+  const Kernel cuda = kernel_of(softmax_of({64, 100}), Dialect::cuda),
+               opencl = kernel_of(softmax_of({64, 100}), Dialect::opencl);
+  EXPECT_EQ(count(cuda, "__shfl_xor_sync"), 2u) << cuda.source;  // the largest, the sum
+  EXPECT_FALSE(has(cuda, "S_BARRIER")) << cuda.source;
+  EXPECT_FALSE(has(opencl, "__shfl")) << opencl.source;
+  EXPECT_TRUE(has(opencl, "S_LOCAL float lanes_float[256];")) << opencl.source;
+  EXPECT_EQ(cuda.groups, 8);  // eight rows each
+  EXPECT_EQ(cuda.threads, 256);
+}
+
+TEST(SimtKernels, AGroupCombinesItsWarpsThroughLocalMemory) {
+  const Kernel cuda = kernel_of(softmax_of({64, 1000}), Dialect::cuda);
+  EXPECT_TRUE(has(cuda, "__shfl_xor_sync")) << cuda.source;
+  EXPECT_TRUE(has(cuda, "S_LOCAL float lanes_float[8];")) << cuda.source;
+  EXPECT_EQ(cuda.groups, 64);
+}
+
+// x is read once, and its exponential computed once: later passes find both in registers, in local memory
+// when the row is too long for registers, and only then in memory again.
+TEST(SimtKernels, ValuesOfARowAreKeptBetweenPasses) {
+  const Kernel registers = kernel_of(softmax_of({64, 1000}), Dialect::opencl);
+  EXPECT_EQ(count(registers, "in0["), 1u) << registers.source;
+  EXPECT_EQ(count(registers, "s_exp_f32("), 1u) << registers.source;
+  EXPECT_FALSE(has(registers, "S_LOCAL float kept")) << registers.source;
+  const Kernel local = kernel_of(softmax_of({64, 5000}), Dialect::opencl);
+  EXPECT_EQ(count(local, "in0["), local.source.find("S_LOCAL float kept") == std::string::npos ? 3u : 1u)
+      << local.source;
+  const Kernel memory = kernel_of(softmax_of({64, 100000}), Dialect::opencl);
+  EXPECT_EQ(count(memory, "in0["), 3u) << memory.source;
+}
+
+TEST(SimtKernels, DialectsShareTheTextOfAMap) {
+  Graph graph("sum");
+  const Type type{DType::f32, {1024, 64}};
+  graph.output(ops::add(graph.input("a", type), graph.input("b", type)));
+  const Kernel cuda = kernel_of(graph, Dialect::cuda), opencl = kernel_of(graph, Dialect::opencl);
+  EXPECT_EQ(cuda.source, opencl.source);
+  EXPECT_EQ(count(cuda, "s_load4("), 2u) << cuda.source;
+  EXPECT_EQ(count(cuda, "s_store4("), 1u) << cuda.source;
+  EXPECT_EQ(cuda.groups, 64);  // 256 threads with four points each
+}
+
+TEST(SimtKernels, ATransposedOperandPassesThroughATile) {
+  Graph graph("transposed");
+  const Value x = graph.input("x", {DType::f32, {128, 64}}), y = graph.input("y", {DType::f32, {64, 128}});
+  graph.output(ops::add(ops::transpose(x, {1, 0}), y));
+  const Kernel kernel = kernel_of(graph, Dialect::cuda);
+  EXPECT_TRUE(has(kernel, "S_LOCAL float tile0[1056];")) << kernel.source;
+  EXPECT_EQ(kernel.groups, 8);  // tiles of 32 × 32
+}
+
+TEST(SimtKernels, AConditionalReadStaysConditional) {
+  Graph graph("padded");
+  const Value x = graph.input("x", {DType::f32, {64, 60}});
+  graph.output(ops::pad(x, ops::scalar_like(x, 0), {0, 0}, {0, 4}));
+  EXPECT_FALSE(has(kernel_of(graph, Dialect::cuda), "s_load4("));
+}
+
+TEST(SimtKernels, AProductHasItsEpilogueInTheKernel) {
+  Graph graph("layer");
+  const Value x = graph.input("x", {DType::f32, {256, 300}}), w = graph.input("w", {DType::f32, {300, 512}}),
+              b = graph.input("b", {DType::f32, {512}});
+  graph.output(ops::relu(ops::add(ops::matmul(x, w), ops::broadcast_to(b, {256, 512}))));
+  const Kernel kernel = kernel_of(graph, Dialect::cuda);
+  EXPECT_TRUE(has(kernel, "S_LOCAL float left[")) << kernel.source;
+  EXPECT_TRUE(has(kernel, "S_FMA(")) << kernel.source;
+  EXPECT_GE(kernel.groups, 32);
+}
+
+TEST(SimtKernels, EqualKernelsAreWrittenOnce) {
+  codegen::KernelSet kernels;
+  Kernel one = kernel_of(softmax_of({64, 100}), Dialect::cuda), two = one, other = one;
+  two.name = "second";
+  two.source.replace(two.source.find("kernel("), 6, "second");
+  other.source += "\n";
+  EXPECT_EQ(kernels.add(one), "kernel");
+  EXPECT_EQ(kernels.add(two), "kernel");
+  kernels.add(other);
+  EXPECT_EQ(kernels.distinct().size(), 2u);
+}
+
+}  // namespace
+
+}  // namespace systole

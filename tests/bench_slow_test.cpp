@@ -1,10 +1,11 @@
-// First losses of the workloads that take the reference backend long.
+// First losses and results of the workloads that take the reference backend long.
 
 #include <gtest/gtest.h>
 
 #ifdef SYSTOLE_COMMAND
 
 #include "bench_losses.h"
+#include "bench_results.h"
 
 namespace systole::cli::bench {
 namespace {
@@ -20,6 +21,11 @@ TEST_P(BenchSlowLosses, T6AgreesWithThePeers) { expect_losses("T6", 4, kOneStep,
 using BenchResNetLosses = BenchLosses;
 INSTANTIATE_TEST_SUITE_P(On, BenchResNetLosses, testing::Values("cpu", "opencl:0"), device_suffix);
 TEST_P(BenchResNetLosses, FirstOfT4AgreesWithThePeers) { expect_losses("T4", 8, kOneStep, {8.778}, 1e-3); }
+
+using BenchSlowResults = BenchResults;
+INSTANTIATE_TEST_SUITE_P(On, BenchSlowResults, testing::Values("reference", "cpu", "opencl:0"),
+                         device_suffix);
+TEST_P(BenchSlowResults, ResNetForwards) { expect_checksums("I2", 1, "fp32", kResNetChecksums); }
 
 }  // namespace
 }  // namespace systole::cli::bench

@@ -1,88 +1,36 @@
 // systole bench as a person, a script or another benchmark meets it. Expected losses are the peers' (PyTorch
-// and JAX on the same weights and data); the peers here are shell scripts.
+// and JAX on the same weights and data); the peers here are shell scripts. What else the workloads compute is
+// in bench_results_test.cpp.
 
 #include <gtest/gtest.h>
 
 #ifdef SYSTOLE_COMMAND
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bench_command.h"
 #include "bench_losses.h"
+#include "cli/bench/measurement.h"
+#include "cli/bench/prepared.h"
 #include "cli/bench/timing.h"
 #include "cli/bench/workloads.h"
-#include "scratch_folder.h"
 
 namespace systole::cli::bench {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-  double seconds = 0;
-};
-
-class BenchTest : public ScratchFolder {
- protected:
-  // `arguments` is shell text; it runs in the test's folder.
-  Outcome run(const std::string& arguments, const std::string& input = "") {
-    std::ofstream(folder_ / "stdin") << input;
-    const std::string line = "cd '" + folder_.string() + "' && '" + SYSTOLE_COMMAND +
-                             "' bench --device reference " + arguments + " < stdin > stdout 2> stderr";
-    const auto start = std::chrono::steady_clock::now();
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("stdout"), read("stderr"),
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
-  }
-
-  // One pair run of T1 with short windows against a shell script.
-  Outcome pairs(const std::string& script, const std::string& more = "") {
-    std::ofstream(folder_ / "peer.sh") << script;
-    return run("T1 --batch 2 --mode compile --quick --seconds 0.002 --pairs 'sh peer.sh' " + more);
-  }
-
-  std::string read(const std::string& name) {
-    std::ifstream in(folder_ / name, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
-};
-
-std::vector<Json> json_lines(const std::string& text) {
-  std::vector<Json> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with('{')) lines.push_back(Json::parse(line));
-  return lines;
-}
 
 // Not gone and no zombie: the state stands after the name in parentheses.
 bool alive(const std::string& pid) {
   std::string stat;
   std::getline(std::ifstream("/proc/" + pid + "/stat"), stat);
   return !stat.empty() && stat.substr(stat.rfind(')') + 2, 1) != "Z";
-}
-
-void expect_one_error(const Outcome& outcome, int code, std::string_view part) {
-  EXPECT_EQ(outcome.code, code) << outcome.out << outcome.err;
-  EXPECT_TRUE(outcome.err.starts_with("systole: error: ")) << outcome.err;
-  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
 }
 
 TEST(BenchTiming, MedianOfOddAndEvenCounts) {
@@ -115,21 +63,88 @@ TEST(BenchTiming, WindowRunsEveryRepetitionEquallyLong) {
   EXPECT_GE(window.seconds, 99e-6);
 }
 
-TEST(BenchWorkloads, DataEqualThePeers) {
-  const auto find = [](std::string_view name) {
-    for (const Workload& work : workloads(false))
-      if (work.name == name) return work;
-    throw std::runtime_error("no such workload");
+// numpy.percentile
+TEST(BenchTiming, PercentilesLieBetweenTheirNeighbours) {
+  const std::vector<double> sorted = {1, 2, 4, 8, 16};
+  EXPECT_EQ(percentile(sorted, 25), 2);
+  EXPECT_EQ(percentile(sorted, 50), 4);
+  EXPECT_EQ(percentile(sorted, 75), 8);
+  EXPECT_NEAR(percentile(sorted, 99), 15.68, 1e-12);
+  EXPECT_EQ(percentile(sorted, 100), 16);
+  EXPECT_EQ(percentile({3}, 99), 3);
+}
+
+TEST(BenchTiming, LatencyTakesAtLeastTenCallsAfterThree) {
+  std::int64_t made = 0;
+  const Latency few = latency([&] { ++made; }, 0);
+  EXPECT_EQ(few.calls, 10);
+  EXPECT_EQ(made, 13);
+  const Latency many = latency([] {}, 0.01);
+  EXPECT_GT(many.calls, 10);
+  EXPECT_GE(many.p99, many.seconds);
+}
+
+const Workload& find_workload(const std::vector<Workload>& all, std::string_view name, std::int64_t batch) {
+  for (const Workload& work : all)
+    if (work.name == name && work.batch == batch) return work;
+  throw std::runtime_error("no such workload");
+}
+
+// A program that takes a tenth of a millisecond.
+Prepared spinning() {
+  Prepared prepared;
+  prepared.run = [](std::int64_t n) {
+    const auto end = std::chrono::steady_clock::now() + n * std::chrono::microseconds(100);
+    while (std::chrono::steady_clock::now() < end) {
+    }
   };
-  const Batch many = batch_of(find("T1"), 50);  // of 64
+  return prepared;
+}
+
+TEST(BenchMeasurement, MetricsAreThePeers) {
+  const std::vector<Workload> all = workloads(false);
+  const Effort effort{0.002, 3, 0.002};
+  const auto metric_of = [&](std::string_view name, std::int64_t batch) {
+    return measured(find_workload(all, name, batch), spinning(), effort);
+  };
+  for (const auto& [name, batch] : {std::pair{"I1", 1}, {"I1", 64}, {"I2", 1}, {"I3", 1}}) {
+    const Measurement single = metric_of(name, batch);
+    EXPECT_EQ(single.metric, "ms") << name;
+    EXPECT_GE(single.value, 0.1);
+    for (const char* key : {"p99_ms", "calls", "spread_pct", "ms_pipelined"})
+      EXPECT_TRUE(single.extra.contains(key)) << key;
+  }
+  // What a millisecond's worth is, by hand: 16 images, 3·2^26 and 2·2^26 floats, 2·2048³ operations.
+  for (const auto& [name, batch, metric, per_ms] : {std::tuple{"I2", 16, "samples_per_s", 16e3},
+                                                    {"K1", 67108864, "GB/s", 805.306368},
+                                                    {"K2", 2048, "TFLOP/s", 17.179869184},
+                                                    {"K3", 67108864, "GB/s", 536.870912},
+                                                    {"K4", 8192, "GB/s", 536.870912},
+                                                    {"K5", 8192, "GB/s", 536.870912}}) {
+    const Measurement window = metric_of(name, batch);
+    EXPECT_EQ(window.metric, metric) << name;
+    EXPECT_NEAR(window.value, per_ms / window.extra["ms"].get<double>(), 1e-4 * window.value) << name;
+  }
+}
+
+TEST(BenchMeasurement, FewerMillisecondsAreFaster) {
+  EXPECT_EQ(times_as_fast("ms", 2, 4), 2);
+  EXPECT_EQ(times_as_fast("samples_per_s", 2, 4), 0.5);
+  EXPECT_EQ(times_as_fast("GB/s", 4, 2), 2);
+}
+
+TEST(BenchWorkloads, DataEqualThePeers) {
+  const std::vector<Workload> all = workloads(false);
+  const Batch many = batch_of(find_workload(all, "T1", 64), 50);
   EXPECT_EQ(many.x.type().to_string(), "f32[50,64,784]");
   EXPECT_EQ(many.x.values<float>().back(), -0.8554498553276062f);
   EXPECT_EQ(many.y.values<std::int32_t>().back(), 8);
-  const Batch words = batch_of(find("T6"));  // of 4, 128 words each; targets are the words moved by one
+  const Batch words =
+      batch_of(find_workload(all, "T6", 4));  // 128 words each; targets are the words moved by one
   EXPECT_EQ(words.x.values<std::int32_t>()[2 * 128], 34782);
   EXPECT_EQ(words.y.values<std::int32_t>()[2 * 128], 30061);
   EXPECT_EQ(words.y.values<std::int32_t>()[2 * 128 + 127], 34782);
-  EXPECT_EQ(batch_of(find("T3")).x.type().to_string(), "f32[128,32,32,3]");
+  EXPECT_EQ(batch_of(find_workload(all, "T3", 128)).x.type().to_string(), "f32[128,32,32,3]");
 }
 
 TEST(BenchWorkloads, SizesFollowTheDevice) {
@@ -137,10 +152,16 @@ TEST(BenchWorkloads, SizesFollowTheDevice) {
   for (const bool accelerator : {false, true})
     for (const Workload& w : workloads(accelerator))
       (accelerator ? large : small).push_back(w.name + "@" + std::to_string(w.batch) + " " + w.dtype);
-  EXPECT_EQ(small, (std::vector<std::string>{"T1@64 fp32", "T1@512 fp32", "T2@64 fp32", "T3@128 fp32",
-                                             "T4@8 fp32", "T5@32 fp32", "T6@4 fp32"}));
-  EXPECT_EQ(large, (std::vector<std::string>{"T1@64 fp32", "T1@512 fp32", "T2@64 fp32", "T2@512 bf16",
-                                             "T3@128 fp32", "T4@256 bf16", "T5@64 fp32", "T6@16 bf16"}));
+  EXPECT_EQ(small,
+            (std::vector<std::string>{"T1@64 fp32", "T1@512 fp32", "T2@64 fp32", "T3@128 fp32", "T4@8 fp32",
+                                      "T5@32 fp32", "T6@4 fp32", "I1@1 fp32", "I1@64 fp32", "I2@1 fp32",
+                                      "I2@16 fp32", "I3@1 fp32", "K1@67108864 fp32", "K2@2048 fp32",
+                                      "K3@67108864 fp32", "K4@8192 fp32", "K5@8192 fp32"}));
+  EXPECT_EQ(large,
+            (std::vector<std::string>{"T1@64 fp32", "T1@512 fp32", "T2@64 fp32", "T2@512 bf16", "T3@128 fp32",
+                                      "T4@256 bf16", "T5@64 fp32", "T6@16 bf16", "I1@1 fp32", "I1@64 fp32",
+                                      "I2@1 bf16", "I2@64 bf16", "I3@1 fp32", "K1@67108864 fp32",
+                                      "K2@8192 bf16", "K3@67108864 fp32", "K4@8192 fp32", "K5@8192 fp32"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(On, BenchLosses, model_devices(), device_suffix);
@@ -183,6 +204,32 @@ TEST_F(BenchTest, LinesHaveThePeersForm) {
   EXPECT_EQ(lines[1].at("mode"), "compile+many");
 }
 
+TEST_F(BenchTest, LinesOfForwardRunsAndKernelsHaveThePeersForm) {
+  const std::vector<Json> forwards = json_lines(run("I1 --quick --seconds 0.002").out);
+  ASSERT_EQ(forwards.size(), 2u);
+  for (const Json& line : forwards) {
+    EXPECT_EQ(line.at("metric"), "ms");
+    EXPECT_EQ(line.at("mode"), "compile");
+    EXPECT_NEAR(line.at("extra").at("checksum").get<double>(), line.at("batch") == 1 ? 0.8981 : 1.1704, 1e-4);
+  }
+  const std::vector<Json> kernels =
+      json_lines(run("K2 K4 --batch 50 --dtype bf16 --quick --seconds 0.002").out);
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(kernels[0].at("metric"), "TFLOP/s");
+  EXPECT_EQ(kernels[0].at("batch"), 50);
+  EXPECT_EQ(kernels[0].at("dtype"), "bf16");
+  EXPECT_EQ(kernels[1].at("model"), "softmax");
+  EXPECT_EQ(kernels[1].at("metric"), "GB/s");
+  EXPECT_NEAR(kernels[1].at("extra").at("checksum").get<double>(), 0.02, 1e-4);
+}
+
+TEST_F(BenchTest, ALetterNamesAllOfItsKind) {
+  std::vector<std::string> names;
+  for (const Json& line : json_lines(run("K --batch 8 --quick --seconds 0.001").out))
+    names.push_back(line.at("workload"));
+  EXPECT_EQ(names, (std::vector<std::string>{"K1", "K2", "K3", "K4", "K5"}));
+}
+
 TEST_F(BenchTest, HoldMeasuresOneWindowPerLine) {
   const Outcome outcome = run("--hold T1@2:compile --quick --seconds 0.002", "\n\n\n");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -193,6 +240,9 @@ TEST_F(BenchTest, HoldMeasuresOneWindowPerLine) {
 
 TEST_F(BenchTest, WrongUsageIsOneLine) {
   expect_one_error(run("T9"), 2, "there is no workload T9");
+  expect_one_error(run("T1 X"), 2, "there is no workload X");
+  expect_one_error(run("I1 --mode compile+many"), 2, "compile+many is for training");
+  expect_one_error(run("--hold K1@64:compile+many"), 2, "compile+many is for training");
   expect_one_error(run("--hold T1@64"), 2, "expected WORKLOAD@BATCH:MODE");
   expect_one_error(run("--hold T1@64:fast"), 2, "expected WORKLOAD@BATCH:MODE");
   expect_one_error(run("T1 --pairs true"), 2, "one workload in one mode");
@@ -224,6 +274,18 @@ echo done > ended
   const std::string calls = read("calls");
   EXPECT_EQ(std::count(calls.begin(), calls.end(), '\n'), 7);
   EXPECT_EQ(read("ended"), "done\n") << "the peer was not left to end by itself";
+}
+
+TEST_F(BenchTest, PairsOfMillisecondsAreFasterWhenTheyAreFewer) {
+  std::ofstream(folder_ / "peer.sh") << R"(echo "#ready"
+while read line; do echo '{"metric": "ms", "value": 1000.0}'; done)";
+  const Outcome outcome = run("I1 --batch 2 --quick --seconds 0.002 --pairs 'sh peer.sh'");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json line = json_lines(outcome.out).at(0);
+  const double ours = line.at("extra").at("ms");
+  EXPECT_LT(ours, 1000);
+  EXPECT_EQ(line.at("extra").at("peer_ms"), 1000);
+  EXPECT_NEAR(line.at("value").get<double>(), 1000 / ours, 1e-3 * 1000 / ours);
 }
 
 TEST_F(BenchTest, APeerThatEndsIsQuoted) {

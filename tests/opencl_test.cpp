@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "error_check.h"
+#include "scratch_folder.h"
 #include "systole/ops.h"
 #include "systole/runtime.h"
 #if __has_include(<CL/cl.h>)
@@ -265,6 +266,27 @@ TEST_F(OpenCl, ScattersRowsThatMeet) {
   EXPECT_EQ(got, want);
 }
 
+// In its own memory when it is donated, in new memory when not.
+TEST_F(OpenCl, UpdatesABlockInPlaceAndBesideIt) {
+  Graph graph("update");
+  const Value x = graph.input("x", {DType::f32, {3, 4}}, 0), block = graph.input("b", {DType::f32, {2, 2}}),
+              i = graph.input("i", {DType::i32, {}}), j = graph.input("j", {DType::i32, {}});
+  graph.output(ops::dynamic_update_slice(x, block, {i, j}));
+  const auto session = compile(graph, "opencl").new_session();
+  const std::vector<float> want{0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4};
+  for (const std::vector<int>& donated : {std::vector<int>{}, std::vector<int>{0}}) {
+    const auto upload = [&](const Literal& value) { return backend().upload(value, 0); };
+    const Literal result = session
+                               ->run({{{upload(Literal::full({DType::f32, {3, 4}}, 0)),
+                                        upload(Literal::of<float>({2, 2}, {1, 2, 3, 4})),
+                                        upload(Literal::scalar<std::int32_t>(1)),
+                                        upload(Literal::scalar<std::int32_t>(7))}},  // pushed back inside
+                                      donated})[0][0]
+                               ->to_host();
+    EXPECT_TRUE(std::equal(want.begin(), want.end(), result.values<float>().begin()));
+  }
+}
+
 #if __has_include(<CL/cl.h>)
 TEST_F(OpenCl, ARefusedKernelGivesTheDriversWords) {
   const std::string words = error_of(ErrorKind::kInternal, [] {
@@ -272,6 +294,27 @@ TEST_F(OpenCl, ARefusedKernelGivesTheDriversWords) {
   });
   EXPECT_NE(words.find("CL_BUILD_PROGRAM_FAILURE"), std::string::npos) << words;
   EXPECT_NE(words.find("undeclared_name"), std::string::npos) << words;
+}
+
+class OpenClCache : public ScratchFolder {};
+
+TEST_F(OpenClCache, ABinaryThatTheDriverRefusesIsMadeAnew) {
+  if (runtime::backend("opencl").devices().empty())
+    GTEST_SKIP() << runtime::backend("opencl").unavailable_reason();
+  const std::vector<std::pair<std::string, std::string>> settings{
+      {"SYSTOLE_CACHE", "1"}, {"SYSTOLE_CACHE_DIR", folder_.string()}, {"SYSTOLE_CACHE_MIN_MS", "0"}};
+  for (const auto& [name, value] : settings) ::setenv(name.c_str(), value.c_str(), 1);
+  const opencl::Device& device = *opencl::devices().at(0);
+  const std::string source = "__kernel void one(__global float* x) { x[0] = 1; }";
+  device.build(source);
+  const std::optional<std::string> made = runtime::disk_cache()->find(device.cache_key(source));
+  ASSERT_TRUE(made.has_value());
+  device.build(source);  // from the binary
+  runtime::disk_cache()->store(device.cache_key(source), "no program");
+  const opencl::Program program = device.build(source);
+  EXPECT_TRUE(opencl::Device::kernel(program, "one"));
+  EXPECT_NE(runtime::disk_cache()->find(device.cache_key(source)), "no program");
+  for (const auto& [name, value] : settings) ::unsetenv(name.c_str());
 }
 
 TEST_F(OpenCl, AllocationsThatCannotBeAreAnError) {

@@ -15,3 +15,4 @@
 #include "systole/runtime.h"
 #include "systole/runtime/timeline.h"
 #include "systole/tensor.h"
+#include "systole/tensor/kernels.h"

@@ -148,7 +148,10 @@ class Runner {
     Json& extra = measured.extra;
     const auto to_four_places = [](double x) { return std::round(x * 1e4) / 1e4; };
     for (const double loss : prepared_.first_losses) extra["loss3"].push_back(to_four_places(loss));
-    if (prepared_.checksum) extra["checksum"] = to_four_places(*prepared_.checksum);
+    if (const auto& checks = prepared_.checksums) {
+      extra["checksum"] = bench::rounded(checks->magnitude, 8);
+      if (task_.work.kind == Workload::Kind::kernel) extra["mean_square"] = bench::rounded(checks->square, 8);
+    }
     if (foreign && !on_accelerator()) extra["foreign_cpu_pct"] = std::round(10 * *foreign) / 10;
     extra["warmup_s"] = std::round(10 * warmup_s_) / 10;
     extra["device"] = current_device().to_string();
@@ -272,11 +275,6 @@ int run_pairs(const Options& options) {
   return 0;
 }
 
-// Bytes of the largest cache of this machine's processor; 0 when the system does not tell.
-std::int64_t last_cache() {
-  return std::max<std::int64_t>({0, ::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sysconf(_SC_LEVEL4_CACHE_SIZE)});
-}
-
 int run_roofline(Options options) {
   constexpr std::int64_t kInterpreted = 1 << 16;  // elements, where each takes long
   std::int64_t elements = std::exchange(options.batch, 0);
@@ -291,7 +289,7 @@ int run_roofline(Options options) {
       throw UsageError(fmt::format("--roofline places kernels, K1 to K5, not {}", work.name));
     if (elements != 0) work = bench::resized(work, elements);
   }
-  if (elements == 0) elements = bench::elements_beyond(on_accelerator() ? 0 : last_cache());
+  if (elements == 0) elements = bench::elements_beyond(on_accelerator() ? 0 : bench::last_cache_bytes());
   const bench::ForeignLoad load;
   const bench::Roofline roof = bench::measure_roofline(elements, product, kernels, effort(options));
   const std::optional<double> foreign = load.percent();

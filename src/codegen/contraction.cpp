@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "compile/strided.h"
+#include "systole/base/error.h"
+
 namespace systole::codegen {
 
 namespace {
@@ -42,16 +45,31 @@ bool contains(const Ints& axes, std::size_t axis) {
   return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(axis)) != axes.end();
 }
 
-Factor factor(const Shape& shape, const Ints& batch, const Ints& contracted) {
-  const Ints strides = row_major_strides(shape.dims());
+// How an operand lies in memory.
+lower::Strided memory_of(const ir::Graph& region, ir::ValueId v) {
+  const auto view =
+      lower::strided(region, v, [&](std::int32_t i) { return region.node(i).op == ir::Op::input; });
+  if (!view) throw Error(ErrorKind::kInternal, "contraction", "an operand is not in memory");
+  return *view;
+}
+
+Factor factor(const lower::Strided& operand, const Ints& batch, const Ints& contracted) {
   Factor f;
-  for (const std::int64_t axis : batch)
-    f.batch.add(shape[static_cast<std::size_t>(axis)].value(), strides[static_cast<std::size_t>(axis)]);
-  for (const std::int64_t axis : contracted)
-    f.contracted.add(shape[static_cast<std::size_t>(axis)].value(), strides[static_cast<std::size_t>(axis)]);
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    if (!contains(batch, i) && !contains(contracted, i)) f.free.add(shape[i].value(), strides[i]);
+  const auto add = [&](Axes& to, std::size_t axis) {
+    for (const auto& [size, stride] : operand.axes[axis]) to.add(size, stride);
+  };
+  for (const std::int64_t axis : batch) add(f.batch, static_cast<std::size_t>(axis));
+  for (const std::int64_t axis : contracted) add(f.contracted, static_cast<std::size_t>(axis));
+  for (std::size_t i = 0; i < operand.axes.size(); ++i)
+    if (!contains(batch, i) && !contains(contracted, i)) add(f.free, i);
   return f;
+}
+
+// Of an operand whose axes are one piece each.
+Ints strides_of(const lower::Strided& operand) {
+  Ints strides;
+  for (const auto& pieces : operand.axes) strides.push_back(pieces.empty() ? 0 : pieces[0].stride);
+  return strides;
 }
 
 std::int64_t product(const Shape& shape, const Ints& axes) {
@@ -66,8 +84,9 @@ Product dot_product(const lower::Step& step, Function& function) {
   const auto& attrs = dot.as<ir::DotAttrs>();
   const ir::ValueId a = dot.operands[0], b = dot.operands[1];
   const Shape &a_shape = region.type(a).shape, &b_shape = region.type(b).shape;
-  const Factor left = factor(a_shape, attrs.a_batch, attrs.a_contract),
-               right = factor(b_shape, attrs.b_batch, attrs.b_contract);
+  const lower::Strided a_memory = memory_of(region, a), b_memory = memory_of(region, b);
+  const Factor left = factor(a_memory, attrs.a_batch, attrs.a_contract),
+               right = factor(b_memory, attrs.b_batch, attrs.b_contract);
   Product p;
   p.depth = product(a_shape, attrs.a_contract);
   p.batches = product(a_shape, attrs.a_batch);
@@ -76,13 +95,15 @@ Product dot_product(const lower::Step& step, Function& function) {
   for (std::size_t i = 0; i < b_shape.size(); ++i)
     if (!contains(attrs.b_batch, i) && !contains(attrs.b_contract, i)) p.columns *= b_shape[i].value();
   const std::string a_element = function.elements().loaded(
-      a, fmt::format("{} + {} + {}", left.batch.at("batch"), left.free.at("row"), left.contracted.at("kk")));
+      a_memory.source, fmt::format("{} + {} + {} + {}", a_memory.offset, left.batch.at("batch"),
+                                   left.free.at("row"), left.contracted.at("kk")));
   p.prepare_row = [](Writer&) {};
   p.store_left = [a_element](Writer& w, const std::string& target) {
     w.line(fmt::format("{} = {};", target, a_element));
   };
   p.right = function.elements().loaded(
-      b, fmt::format("{} + {} + {}", right.batch.at("batch"), right.free.at("n"), right.contracted.at("kk")));
+      b_memory.source, fmt::format("{} + {} + {} + {}", b_memory.offset, right.batch.at("batch"),
+                                   right.free.at("n"), right.contracted.at("kk")));
   p.left_is_transposed = !left.free.axes.empty() && left.free.axes.back().stride == 1;
   p.right_is_transposed = right.free.axes.empty() || right.free.axes.back().stride != 1;
   p.point = Index::variable("batch", p.batches) * (p.rows * p.columns) +
@@ -99,7 +120,8 @@ Product convolution_product(const lower::Step& step, Function& function) {
   const ir::ValueId x = node.operands[0], kernel = node.operands[1];
   const Shape &x_shape = region.type(x).shape, &k_shape = region.type(kernel).shape,
               &y_shape = node.types[0].shape;
-  const Ints x_strides = row_major_strides(x_shape.dims()), k_strides = row_major_strides(k_shape.dims()),
+  const lower::Strided x_memory = memory_of(region, x), k_memory = memory_of(region, kernel);
+  const Ints x_strides = strides_of(x_memory), k_strides = strides_of(k_memory),
              y_strides = row_major_strides(y_shape.dims());
   const auto size = [](const Shape& shape, std::int64_t axis) {
     return shape[static_cast<std::size_t>(axis)].value();
@@ -136,7 +158,8 @@ Product convolution_product(const lower::Step& step, Function& function) {
     const std::string first = attrs.batch_groups > 1
                                   ? fmt::format("(image + batch * {})", size(y_shape, axes.result_batch))
                                   : std::string("image");
-    w.line(fmt::format("const s_index base = {} * {} + {};", first, stride(x_strides, axes.operand_batch),
+    w.line(fmt::format("const s_index base = {} + {} * {} + {};", x_memory.offset, first,
+                       stride(x_strides, axes.operand_batch),
                        attrs.feature_groups > 1
                            ? fmt::format("batch * {}", inputs * stride(x_strides, axes.operand_feature))
                            : std::string("0")));
@@ -161,13 +184,13 @@ Product convolution_product(const lower::Step& step, Function& function) {
                            stride(x_strides, axes.operand_spatial[i]));
       below *= window;
     }
-    const std::string element = function.elements().loaded(x, place);
+    const std::string element = function.elements().loaded(x_memory.source, place);
     w.line(condition.empty() ? fmt::format("{} = {};", target, element)
                              : fmt::format("{} = {} ? {} : 0;", target, condition, element));
   };
   std::string place =
-      fmt::format("kk % {} * {} + (batch * {} + n) * {}", inputs, stride(k_strides, axes.kernel_input),
-                  p.columns, stride(k_strides, axes.kernel_output));
+      fmt::format("{} + kk % {} * {} + (batch * {} + n) * {}", k_memory.offset, inputs,
+                  stride(k_strides, axes.kernel_input), p.columns, stride(k_strides, axes.kernel_output));
   std::int64_t below = inputs;
   for (std::size_t i = spatial; i-- > 0;) {
     const std::int64_t window = size(k_shape, axes.kernel_spatial[i]);
@@ -175,7 +198,7 @@ Product convolution_product(const lower::Step& step, Function& function) {
       place += fmt::format(" + kk / {} % {} * {}", below, window, stride(k_strides, axes.kernel_spatial[i]));
     below *= window;
   }
-  p.right = function.elements().loaded(kernel, place);
+  p.right = function.elements().loaded(k_memory.source, place);
   p.right_is_transposed = stride(k_strides, axes.kernel_output) != 1;
   bool plain = axes.result_batch == 0 && axes.result_feature == y_shape.rank() - 1;
   for (std::size_t i = 0; i < spatial; ++i)

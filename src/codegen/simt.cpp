@@ -8,7 +8,6 @@ constexpr std::string_view kCuda = R"c(
 #define S_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define S_GLOBAL
 #define S_LOCAL __shared__
-#define S_LOCAL_POINTER
 #define S_PARAMETER(i) unsigned char* b##i
 #define S_BUFFER(i) b##i
 #define S_LANE ((s_i32)threadIdx.x)
@@ -17,7 +16,6 @@ constexpr std::string_view kCuda = R"c(
 #define S_THREAD ((s_i64)blockIdx.x * blockDim.x + threadIdx.x)
 #define S_STEP ((s_i64)gridDim.x * blockDim.x)
 #define S_BARRIER __syncthreads()
-#define S_INDEPENDENT
 #define S_UNROLL _Pragma("unroll")
 // Four neighbours at once, where the address allows it.
 template <class T>
@@ -47,7 +45,6 @@ constexpr std::string_view kOpenCl = R"c(
 #define S_KERNEL(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void
 #define S_GLOBAL __global
 #define S_LOCAL __local
-#define S_LOCAL_POINTER __local
 #define S_PARAMETER(i) __global uchar *b##i, ulong o##i
 #define S_BUFFER(i) (b##i + o##i)
 #define S_LANE ((s_i32)get_local_id(0))
@@ -56,7 +53,6 @@ constexpr std::string_view kOpenCl = R"c(
 #define S_THREAD ((s_i64)get_global_id(0))
 #define S_STEP ((s_i64)get_global_size(0))
 #define S_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
-#define S_INDEPENDENT
 #define S_UNROLL
 #define s_load4(to, from) vstore4(vload4(0, from), 0, to)
 #define s_store4(to, from) vstore4(vload4(0, from), 0, to)

@@ -17,6 +17,7 @@ std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& na
 Kernel simt_map_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 Kernel simt_contraction_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+Kernel simt_scatter_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 std::optional<Kernel> simt_special_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 
 // What kernels use beside arithmetic.

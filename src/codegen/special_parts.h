@@ -33,7 +33,7 @@ class SpecialKernel {
         std::find(graph_.inputs().begin(), graph_.inputs().end(), node_.operands[operand].node) -
         graph_.inputs().begin());
   }
-  void open_items() { w_.open("for (s_i64 item = begin; item < end; item += S_STEP)"); }
+  void open_items() { w_.open("for (s_index item = begin; item < end; item += S_STEP)"); }
 
   // The lines along an axis: item → the place of its first element.
   struct Lines {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compile/strided.h"
+
 namespace systole::lower {
 
 namespace {
@@ -69,7 +71,17 @@ class Finder {
     for (const ir::Output& output : graph_.outputs()) store(output.value.node);
     for (std::int32_t i = 0; i < graph_.size(); ++i)
       if (role(i) == Role::alone)
-        for (const ir::ValueId v : graph_.node(i).operands) store(v.node);
+        for (const ir::ValueId v : graph_.node(i).operands)
+          if (!is_read_through(graph_.node(i), v)) store(v.node);
+  }
+
+  // A contraction reads what was only moved where it lies.
+  bool is_read_through(const ir::Node& reader, ir::ValueId v) {
+    if (reader.op != Op::dot_general && reader.op != Op::convolution) return false;
+    const auto view = strided(graph_, v, [&](std::int32_t i) { return role(i) != Role::inlined; });
+    if (!view) return false;
+    return reader.op == Op::dot_general || std::all_of(view->axes.begin(), view->axes.end(),
+                                                       [](const auto& pieces) { return pieces.size() <= 1; });
   }
 
   // What reading node `i` reads in the end.

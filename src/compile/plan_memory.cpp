@@ -37,7 +37,7 @@ void plan_memory(Program& program) {
       at = std::max(at, end);
     }
     b->offset = at;
-    program.arena_bytes = std::max(program.arena_bytes, at + aligned(b->bytes));
+    program.arena_bytes = std::max(program.arena_bytes, at + b->bytes);
     placed.push_back(b);
   }
 }

@@ -87,8 +87,41 @@ BufferId Program::memory_of(BufferId b) const {
   return b;
 }
 
+Tally tally(const Program& program) {
+  Tally sum;
+  for (const Step& step : program.steps) {
+    switch (step.kind) {
+      case StepKind::kernel:
+      case StepKind::special: ++sum.kernels; break;
+      case StepKind::library: ++sum.library_calls; break;
+      case StepKind::copy: ++sum.copies; break;
+      default: ++sum.loops_and_branches; break;
+    }
+    for (const auto& sub : step.programs) {
+      const Tally inner = tally(*sub);
+      sum.kernels += inner.kernels;
+      sum.library_calls += inner.library_calls;
+      sum.copies += inner.copies;
+      sum.loops_and_branches += inner.loops_and_branches;
+    }
+  }
+  for (const BufferInfo& b : program.buffers) {
+    if (b.shares >= 0) continue;
+    if (b.role == Role::input) sum.input_bytes += b.bytes;
+    if (b.role == Role::constant) sum.constant_bytes += b.bytes;
+    if (b.role == Role::output) sum.output_bytes += b.bytes;
+  }
+  return sum;
+}
+
 std::string to_string(const Program& program, bool regions) {
-  std::string out;
+  const Tally t = tally(program);
+  std::string out = fmt::format(
+      "{} kernels, {} library calls, {} copies, {} loops and branches\n"
+      "peak {} bytes: inputs {}, constants {}, outputs {}, arena {}\n",
+      t.kernels, t.library_calls, t.copies, t.loops_and_branches,
+      t.input_bytes + t.constant_bytes + t.output_bytes + program.arena_bytes, t.input_bytes,
+      t.constant_bytes, t.output_bytes, program.arena_bytes);
   print(program, regions, "", out);
   return out;
 }

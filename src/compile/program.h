@@ -61,6 +61,14 @@ struct Program {
   BufferId memory_of(BufferId b) const;  // what a chain of `shares` ends in
 };
 
+// What a Program does, its loops' bodies counted once, and the memory beside its arena. An output in an
+// input's memory needs none of its own.
+struct Tally {
+  int kernels = 0, library_calls = 0, copies = 0, loops_and_branches = 0;
+  std::int64_t input_bytes = 0, constant_bytes = 0, output_bytes = 0;
+};
+Tally tally(const Program& program);
+
 // Readable, one line per step; regions are printed below when `regions` asks for them.
 std::string to_string(const Program& program, bool regions = false);
 

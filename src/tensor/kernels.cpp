@@ -180,6 +180,16 @@ std::string signature_of(const runtime::SourceKernel& kernel) {
   return text;
 }
 
+std::string kernel_form(codegen::Dialect dialect, bool is_portable) {
+  if (is_portable) return "S_ENTRY name(…)";
+  switch (dialect) {
+    case codegen::Dialect::c: return "void name(…, long long begin, long long end), not static";
+    case codegen::Dialect::cuda: return "extern \"C\" __global__ void name(…)";
+    case codegen::Dialect::opencl: return "__kernel void name(…)";
+  }
+  __builtin_unreachable();
+}
+
 }  // namespace
 
 struct SourceFunction::State {
@@ -258,14 +268,7 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
   state_->kernel->launch(launch, given);
 }
 
-SourceModule::SourceModule(std::string_view device, const std::string& source, const SourceOptions& options)
-    : SourceModule(device, &source, nullptr, options) {}
-
-SourceModule::SourceModule(std::string_view device, const KernelSources& sources,
-                           const SourceOptions& options)
-    : SourceModule(device, nullptr, &sources, options) {}
-
-SourceModule::SourceModule(std::string_view device, const std::string* source, const KernelSources* sources,
+SourceModule::SourceModule(std::string_view device, std::string source, const KernelSources* sources,
                            const SourceOptions& options) {
   const runtime::ResolvedDevice place = runtime::resolve(DeviceName::parse(device));
   runtime::SourceBackend& backend = runtime::source_backend(place);
@@ -273,17 +276,20 @@ SourceModule::SourceModule(std::string_view device, const std::string* source, c
   bool is_portable = false;
   if (sources != nullptr) {
     switch (backend.dialect()) {
-      case codegen::Dialect::c: source = &sources->c; break;
-      case codegen::Dialect::cuda: source = &sources->cuda; break;
-      case codegen::Dialect::opencl: source = &sources->opencl; break;
+      case codegen::Dialect::c: source = sources->c; break;
+      case codegen::Dialect::cuda: source = sources->cuda; break;
+      case codegen::Dialect::opencl: source = sources->opencl; break;
     }
-    is_portable = source->empty();
-    if (is_portable) source = &sources->portable;
+    is_portable = source.empty();
+    if (is_portable) source = sources->portable;
   }
-  if (source->empty())
+  if (source.empty())
     throw Error(ErrorKind::kUnsupported, fmt::format("kernel source on {}", device_.to_string()),
                 "there is none in this device's language, and no portable one");
-  program_ = backend.build_source(*source, is_portable, options, place.name.ordinal);
+  program_ = backend.build_source(source, is_portable, options, place.name.ordinal);
+  if (program_->names().empty())
+    throw Error(ErrorKind::kInvalidArgument, fmt::format("kernel source on {}", device_.to_string()),
+                "there is no kernel in it", kernel_form(backend.dialect(), is_portable));
 }
 
 const std::vector<std::string>& SourceModule::functions() const { return program_->names(); }
@@ -294,10 +300,7 @@ SourceFunction SourceModule::function(std::string_view name) const {
   const std::string wanted(name);
   if (std::find(names.begin(), names.end(), wanted) == names.end())
     throw Error(ErrorKind::kNotFound, fmt::format("module on {}", device_.to_string()),
-                "it has no such kernel",
-                names.empty() ? "a source with kernels: there is none"
-                              : fmt::format("one of {}", fmt::join(names, ", ")),
-                wanted);
+                "it has no such kernel", fmt::format("one of {}", fmt::join(names, ", ")), wanted);
   auto state = std::make_shared<SourceFunction::State>();
   state->name = wanted;
   state->where = fmt::format("kernel {} on {}", wanted, device_.to_string());

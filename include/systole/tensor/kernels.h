@@ -19,6 +19,7 @@
 
 #include <array>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -207,8 +208,11 @@ class SYSTOLE_API SourceModule {
   // `source` in the device's own language, or one source for several devices. Throws kParse with the line and
   // the compiler's words for a source it refuses, and kUnsupported for a device that runs no kernels or
   // has no source here.
-  SourceModule(std::string_view device, const std::string& source, const SourceOptions& options = {});
-  SourceModule(std::string_view device, const KernelSources& sources, const SourceOptions& options = {});
+  template <std::convertible_to<std::string_view> Text>
+  SourceModule(std::string_view device, const Text& source, const SourceOptions& options = {})
+      : SourceModule(device, std::string(std::string_view(source)), nullptr, options) {}
+  SourceModule(std::string_view device, const KernelSources& sources, const SourceOptions& options = {})
+      : SourceModule(device, {}, &sources, options) {}
 
   const DeviceName& device() const { return device_; }
   const std::vector<std::string>& functions() const;  // the names of its kernels
@@ -223,7 +227,7 @@ class SYSTOLE_API SourceModule {
   void synchronize() const;  // waits for everything on the device
 
  private:
-  SourceModule(std::string_view device, const std::string* source, const KernelSources* sources,
+  SourceModule(std::string_view device, std::string source, const KernelSources* sources,
                const SourceOptions& options);
   DeviceName device_;
   std::shared_ptr<const runtime::SourceProgram> program_;

@@ -107,6 +107,7 @@ Outcome object_of(llvm::StringRef source, llvm::ArrayRef<const char*> flags) {
   const auto files = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
   files->addFile(kSource, 0, llvm::MemoryBuffer::getMemBuffer(source, kSource));
   const auto options = llvm::makeIntrusiveRefCnt<clang::DiagnosticOptions>();
+  options->ShowPresumedLoc = 1;  // a program's own source begins with a #line
   const auto ids = llvm::makeIntrusiveRefCnt<clang::DiagnosticIDs>();
   clang::TextDiagnosticPrinter printer(words, options.get());
   clang::DiagnosticsEngine diagnostics(ids, options, &printer, /*ShouldOwnClient=*/false);

@@ -11,6 +11,7 @@
 
 #include "backend/cpu/executor.h"
 #include "backend/cpu/jit.h"
+#include "backend/cpu/source.h"
 #include "base/parallel.h"
 #include "eval/eval.h"
 #include "systole/base/error.h"
@@ -165,7 +166,7 @@ class CpuExecutable final : public runtime::Executable {
   const std::shared_ptr<const Module> module_;
 };
 
-class CpuBackend final : public runtime::Backend {
+class CpuBackend final : public runtime::Backend, public runtime::SourceBackend {
  public:
   std::string_view name() const override { return kName; }
   std::vector<runtime::DeviceInfo> devices() override {
@@ -181,7 +182,8 @@ class CpuBackend final : public runtime::Backend {
     if (!graph.is_static()) refuse(ErrorKind::kShape, "a graph with symbols must be bound to numbers first");
     if (eval::uses_collectives(graph))
       refuse(ErrorKind::kUnsupported, "collectives need several devices; there is one");
-    return std::make_shared<CpuExecutable>(make_module(passes::prepared_for_kernels(graph, options.optimize)));
+    return std::make_shared<CpuExecutable>(
+        make_module(passes::prepared_for_kernels(graph, options.optimize)));
   }
   std::string refusal(ir::Op op) const override {
     if (op == ir::Op::kernel_call) return "needs a body graph: kernel sources are not run yet";
@@ -189,9 +191,28 @@ class CpuBackend final : public runtime::Backend {
       return "collectives need several devices; there is one";
     return {};
   }
+
+  codegen::Dialect dialect() const override { return codegen::Dialect::c; }
+  std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& source, bool is_portable,
+                                                             const SourceOptions& options, int) override {
+    return cpu::build_source(source, is_portable, options);
+  }
+  BufferRef copy(const runtime::Buffer& buffer) override {
+    const std::int64_t bytes = buffer.type().bytes();
+    const std::shared_ptr<std::byte> memory = allocate(bytes);
+    if (memory) std::memcpy(memory.get(), memory_of(buffer), static_cast<std::size_t>(bytes));
+    return std::make_shared<HostBuffer>(buffer.type(), memory);
+  }
+  void synchronize(int) override {}  // a kernel has run when its launch returns
 };
 
 }  // namespace
+
+std::byte* memory_of(const runtime::Buffer& buffer) {
+  const auto& own = dynamic_cast<const HostBuffer&>(buffer);
+  if (own.is_donated()) refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated");
+  return own.memory();
+}
 
 std::unique_ptr<runtime::Backend> make_backend() { return std::make_unique<CpuBackend>(); }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "backend/cpu/target.h"
 #include "base/parallel.h"
 #include "codegen/kernel.h"
 #include "compile/links.h"
@@ -131,11 +132,16 @@ void run_kernel(const void* context, std::int64_t begin, std::int64_t end) {
 
 }  // namespace
 
+const lower::Target& target() {
+  static const CpuTarget only;
+  return only;
+}
+
 std::shared_ptr<const Module> make_module(const ir::Graph& graph, const KernelOptions& options) {
   auto module = std::make_shared<Module>();
   {
     const timeline::Span span("compile", "lower");
-    module->program = lower::make_program(graph, CpuTarget());
+    module->program = lower::make_program(graph, target());
   }
   std::string source;
   Kernels kernels;

@@ -11,25 +11,29 @@ namespace {
 
 constexpr const char* kLoader = "libOpenCL.so.1";
 
+// Objects are released until the process ends, so this has nothing to destroy.
 struct Found {
   Api api;
-  std::string reason;
+  bool has_loader = false;
+  const char* missing = nullptr;  // the function that the loader lacks
 };
 
 Found load() {
   Found found;
   void* const loader = ::dlopen(kLoader, RTLD_NOW | RTLD_LOCAL);
-  if (loader == nullptr) {
-    found.reason = fmt::format("no OpenCL loader ({}) on this machine", kLoader);
-    return found;
-  }
+  if (loader == nullptr) return found;
+  found.has_loader = true;
 #define SYSTOLE_OPENCL_LOAD(name)                                                      \
   found.api.name = reinterpret_cast<decltype(found.api.name)>(::dlsym(loader, #name)); \
-  if (found.api.name == nullptr && found.reason.empty())                               \
-    found.reason = fmt::format("{} lacks {}", kLoader, #name);
+  if (found.api.name == nullptr) found.missing = #name;
   SYSTOLE_OPENCL_FUNCTIONS(SYSTOLE_OPENCL_LOAD)
 #undef SYSTOLE_OPENCL_LOAD
   return found;
+}
+
+const Found& found() {
+  static const Found loaded = load();
+  return loaded;
 }
 
 ErrorKind kind_of(cl_int status) {
@@ -46,16 +50,19 @@ ErrorKind kind_of(cl_int status) {
 }  // namespace
 
 const Api* find_api(std::string& reason) {
-  static const Found found = load();
-  reason = found.reason;
-  return reason.empty() ? &found.api : nullptr;
+  if (!found().has_loader)
+    reason = fmt::format("no OpenCL loader ({}) on this machine", kLoader);
+  else if (found().missing != nullptr)
+    reason = fmt::format("{} lacks {}", kLoader, found().missing);
+  else
+    return &found().api;
+  return nullptr;
 }
 
 const Api& api() {
   std::string reason;
-  const Api* const found = find_api(reason);
-  if (found == nullptr) throw Error(ErrorKind::kUnsupported, "opencl", reason);
-  return *found;
+  if (find_api(reason) == nullptr) throw Error(ErrorKind::kUnsupported, "opencl", reason);
+  return found().api;
 }
 
 std::string status_name(cl_int status) {

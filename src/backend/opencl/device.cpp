@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "base/env.h"
-#include "runtime/disk_cache.h"
 #include "systole/base/error.h"
 
 namespace systole::opencl {
@@ -113,8 +112,6 @@ void Device::flush() const { check(api().clFlush(queue_.get()), "clFlush"); }
 
 void Device::finish() const { check(api().clFinish(queue_.get()), "clFinish"); }
 
-void Device::finish() const { check(api().clFinish(queue_.get()), "clFinish"); }
-
 void Device::compile(cl_program program) const {
   const cl_int status = api().clBuildProgram(program, 1, &id_, options_.c_str(), nullptr, nullptr);
   if (status == CL_SUCCESS) return;
@@ -153,9 +150,14 @@ Program Device::from_binary(const std::string& binary) const {
   return program;
 }
 
-Program Device::build(const std::string& source) const {
+runtime::CacheKey Device::cache_key(const std::string& source) const {
   runtime::CacheKey key("opencl");
   key.add(source).add(name_).add(driver_).add(options_);
+  return key;
+}
+
+Program Device::build(const std::string& source) const {
+  const runtime::CacheKey key = cache_key(source);
   const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
   if (cache)
     if (const std::optional<std::string> known = cache->find(key)) {

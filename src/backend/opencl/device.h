@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/opencl/api.h"
+#include "runtime/disk_cache.h"
 
 namespace systole::opencl {
 
@@ -41,11 +42,11 @@ class Device {
   void launch(cl_kernel kernel, std::size_t groups, std::size_t threads) const;
   void flush() const;
   void finish() const;  // waits for all that was queued
-  void finish() const;  // waits for all that was queued
 
   // Throws kInternal with the driver's words for a source that it refuses.
   Program build(const std::string& source) const;
   static Kernel kernel(const Program& program, const std::string& name);
+  runtime::CacheKey cache_key(const std::string& source) const;  // under which the binary is kept
 
  private:
   Program from_binary(const std::string& binary) const;

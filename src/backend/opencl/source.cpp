@@ -101,6 +101,7 @@ class OpenClKernel final : public runtime::SourceKernel {
         name_(name),
         most_threads_(group_number<std::size_t>(device, kernel_.get(), CL_KERNEL_WORK_GROUP_SIZE)),
         fixed_(group_number<Sizes>(device, kernel_.get(), CL_KERNEL_COMPILE_WORK_GROUP_SIZE)),
+        own_local_(group_number<cl_ulong>(device, kernel_.get(), CL_KERNEL_LOCAL_MEM_SIZE)),
         most_local_(device_number<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE)) {
     const auto dimensions = device_number<cl_uint>(device, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
     std::vector<std::size_t> most(std::max<cl_uint>(dimensions, 3));
@@ -154,8 +155,7 @@ class OpenClKernel final : public runtime::SourceKernel {
                   "the launch has shared_bytes and the kernel no parameter for them",
                   "a last parameter of the form __local T*, without an argument",
                   parameters_.empty() ? "no parameter" : parameters_.back().to_string());
-    // What the kernel has of its own; asked without arguments' sizes, which some drivers add.
-    std::size_t wanted = 0;
+    std::size_t wanted = own_local_;
     for (const SourceArgument& argument : arguments) wanted += argument.local_bytes;
     if (wanted > most_local_)
       throw Error(ErrorKind::kLimit, where_, "more local memory than the device has",
@@ -183,8 +183,8 @@ class OpenClKernel final : public runtime::SourceKernel {
   const Kernel kernel_;
   const std::string where_, name_;
   const std::size_t most_threads_;
-  const Sizes fixed_;  // by reqd_work_group_size; zeros: none
-  const cl_ulong most_local_;
+  const Sizes fixed_;                      // by reqd_work_group_size; zeros: none
+  const cl_ulong own_local_, most_local_;  // the former without the arguments'
   Sizes most_sizes_;
   std::vector<SourceParameter> parameters_;
   mutable std::mutex mutex_;
@@ -242,7 +242,7 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
   const std::string where = DeviceName{"opencl", {}, ordinal}.to_string();
   const timeline::Span span("compile", "kernel source");
   const std::string text = runtime::source_head(codegen::Dialect::opencl, is_portable, options) + source;
-  const char* const begin = text.c_str();
+  const char* begin = text.c_str();
   const std::size_t size = text.size();
   cl_int status = CL_SUCCESS;
   Program program(api().clCreateProgramWithSource(device.context(), 1, &begin, &size, &status),

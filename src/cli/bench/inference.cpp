@@ -26,7 +26,7 @@ Prepared forwards(const Workload& work, Model made) {
       compile([model](const Tensor& input) { return model->forward(input); }, {.math = work.math});
 
   Prepared prepared;
-  prepared.checksum = checksum(forward(x));
+  prepared.checksums = checksums(forward(x));
   prepared.run = [forward, x](std::int64_t calls) {
     Tensor y;
     for (std::int64_t i = 0; i < calls; ++i) y = forward(x);

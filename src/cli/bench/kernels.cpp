@@ -34,7 +34,7 @@ struct Kernel {
 
 DType dtype_of_arrays(const Workload& work) { return work.dtype == "bf16" ? DType::bf16 : DType::f32; }
 
-Tensor hashed_array(std::uint32_t seed, const Shape& shape, DType dtype = DType::f32) {
+Tensor hashed_array(std::uint32_t seed, const Shape& shape, DType dtype) {
   return Tensor(data::hashed_uniform(seed, {DType::f32, shape})).to(dtype).eval();
 }
 
@@ -79,33 +79,42 @@ auto make_waiter() {
   };
 }
 
+using Compute = std::function<Tensor(const Tensor&, const Others&)>;
+
+struct Start {
+  Tensor x;
+  Others others;
+  runtime::Math math = runtime::Math::f32;
+  bool check = true;  // take the checksums
+};
+
 // Calls with the same arguments, whose result is new memory.
-Prepared repeated(Compiled<std::function<Tensor(const Tensor&, const Others&)>> step, const Tensor& x,
-                  const Others& others) {
+Prepared repeated(Compute compute, Start start) {
+  const auto step = compile(std::move(compute), {.math = start.math});
   Prepared prepared;
-  prepared.checksum = checksum(step(x, others));
-  prepared.run = [step, x, others, wait = make_waiter()](std::int64_t calls) {
+  const Tensor first = step(start.x, start.others);
+  if (start.check) prepared.checksums = checksums(first);
+  prepared.run = [step, start = std::move(start), wait = make_waiter()](std::int64_t calls) {
     Tensor y;
-    for (std::int64_t i = 0; i < calls; ++i) y = step(x, others);
+    for (std::int64_t i = 0; i < calls; ++i) y = step(start.x, start.others);
     if (y.defined()) wait(y);
   };
   return prepared;
 }
 
 // Calls on the last result, which the next one takes the place of.
-Prepared in_place(std::function<Tensor(const Tensor&, const Others&)> compute, const Tensor& x,
-                  const Others& others, runtime::Math math) {
-  const Variable state(x, "x");
+Prepared in_place(Compute compute, Start start) {
+  const Variable state(std::move(start.x), "x");
   const auto step = compile(
-      [state, compute = std::move(compute)](const Others& given) {
+      [state, compute = std::move(compute)](const Others& others) {
         Variable cell = state;
-        cell.assign(compute(state, given));
+        cell.assign(compute(state, others));
       },
-      {.math = math});
-  step(others);
+      {.math = start.math});
+  step(start.others);
   Prepared prepared;
-  prepared.checksum = checksum(state);
-  prepared.run = [step, state, others, wait = make_waiter()](std::int64_t calls) {
+  if (start.check) prepared.checksums = checksums(state);
+  prepared.run = [step, state, others = std::move(start.others), wait = make_waiter()](std::int64_t calls) {
     for (std::int64_t i = 0; i < calls; ++i) step(others);
     wait(state);
   };
@@ -116,12 +125,11 @@ Prepared in_place(std::function<Tensor(const Tensor&, const Others&)> compute, c
 
 Prepared prepare_kernel(const Workload& work) {
   const Kernel& kernel = kernel_of(work);
-  const Tensor x = hashed_array(kFirstSeed, shape_of(work), dtype_of_arrays(work));
-  const Others others = kernel.others(work);
-  if (work.model == "matmul")  // a product of products would leave all bounds
-    return repeated(Function<Tensor(const Tensor&, const Others&)>(kernel.compute, {.math = work.math}), x,
-                    others);
-  return in_place(kernel.compute, x, others, work.math);
+  Start start{hashed_array(kFirstSeed, shape_of(work), dtype_of_arrays(work)), kernel.others(work),
+              work.math};
+  // A product of products would leave all bounds.
+  return work.model == "matmul" ? repeated(kernel.compute, std::move(start))
+                                : in_place(kernel.compute, std::move(start));
 }
 
 Cost cost(const Workload& work) {
@@ -137,9 +145,8 @@ bool is_square(const Workload& work) { return kernel_of(work).square; }
 
 Prepared prepare_copy(std::int64_t elements, Copy form) {
   const auto negated = [](const Tensor& x, const Others&) { return -x; };
-  const Tensor x = hashed_array(kFirstSeed, {elements});
-  if (form == Copy::fresh) return repeated(Function<Tensor(const Tensor&, const Others&)>(negated), x, {});
-  return in_place(negated, x, {}, runtime::Math::f32);
+  Start start{full({elements}, 1.5).eval(), {}, runtime::Math::f32, false};
+  return form == Copy::fresh ? repeated(negated, std::move(start)) : in_place(negated, std::move(start));
 }
 
 }  // namespace systole::cli::bench

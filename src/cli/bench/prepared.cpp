@@ -19,11 +19,16 @@ Prepared prepare(const Workload& work, const std::string& mode) {
 }
 
 // On the host: the sum of many millions of elements wants more digits than a device may give.
-double checksum(const Tensor& x) {
+Checksums checksums(const Tensor& x) {
   const Literal value = x.to(DType::f32).literal();
-  double sum = 0;
-  for (const float element : value.values<float>()) sum += std::abs(static_cast<double>(element));
-  return sum / static_cast<double>(value.count());
+  Checksums sums;
+  for (const float element : value.values<float>()) {
+    const double exact = element;
+    sums.magnitude += std::abs(exact);
+    sums.square += exact * exact;
+  }
+  const double count = static_cast<double>(value.count());
+  return {sums.magnitude / count, sums.square / count};
 }
 
 }  // namespace systole::cli::bench

@@ -20,15 +20,20 @@ inline constexpr std::string_view kManySteps =
     "compile+many";  // a launch for kStackedBatches steps, one batch each; of training only
 inline constexpr std::int64_t kStackedBatches = 50;
 
+// Means over all elements. The magnitude's is the peers' checksum; it says nothing of a softmax, whose rows
+// add up to 1 whatever they are.
+struct Checksums {
+  double magnitude = 0, square = 0;
+};
+Checksums checksums(const Tensor& x);
+
 struct Prepared {
-  std::vector<double> first_losses;  // of three steps, of training
-  std::optional<double> checksum;    // of the first result, of the others
+  std::vector<double> first_losses;    // of three steps, of training
+  std::optional<Checksums> checksums;  // of the first result, of what does not train
   std::int64_t steps_per_call = 1;
   std::function<void(std::int64_t)> run;  // makes this many calls and waits for the last
 };
 
 Prepared prepare(const Workload& work, const std::string& mode);
-
-double checksum(const Tensor& x);  // the mean of the elements' magnitudes, as the peers have it
 
 }  // namespace systole::cli::bench

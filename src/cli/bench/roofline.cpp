@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <utility>
 
 #include "cli/bench/measurement.h"
@@ -58,11 +59,23 @@ double Roofline::least_seconds(const Cost& cost) const {
 }
 
 std::int64_t elements_beyond(std::int64_t last_cache) {
-  constexpr std::int64_t kFewest = std::int64_t{1} << 26, kMost = std::int64_t{1} << 29;
+  constexpr std::int64_t kFewest = std::int64_t{1} << 26, kMost = std::int64_t{1} << 28;
   const std::int64_t wanted = 4 * kParts[0] * last_cache / static_cast<std::int64_t>(sizeof(float));
   std::int64_t elements = kFewest;
   while (elements < std::min(wanted, kMost)) elements *= 2;
   return elements;
+}
+
+// Not by sysconf, which adds up the caches of a whole package.
+std::int64_t last_cache_bytes() {
+  std::int64_t largest = 0;
+  for (int i = 0;; ++i) {
+    std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", i));  // "32768K"
+    std::int64_t size = 0;
+    char unit = 0;
+    if (!(file >> size >> unit)) return largest;
+    largest = std::max(largest, size << (unit == 'M' ? 20 : 10));
+  }
 }
 
 Workload resized(Workload kernel, std::int64_t elements) {

@@ -88,12 +88,17 @@ Prepared prepare_training(const Workload& work, const std::string& mode) {
   return with_model(work, [&](auto model) { return train(work, mode, std::move(model)); });
 }
 
-ir::Graph step_graph(const Workload& work, const DeviceMesh& mesh) {
+ir::Graph step_graph(const Workload& work, const FunctionOptions& options) {
   const BatchTypes types = batch_types(work);
   return with_model(work, [&](auto model) {
     const Training training(std::move(model));
-    return compile(training.step(work), mesh).graph(Tensor(Literal(types.x)), Tensor(Literal(types.y)));
+    return compile(training.step(work), options).graph(Tensor(Literal(types.x)), Tensor(Literal(types.y)));
   });
 }
+
+ir::Graph step_graph(const Workload& work, const DeviceMesh& mesh) {
+  return step_graph(work, {.mesh = mesh});
+}
+ir::Graph step_graph(const Workload& work) { return step_graph(work, FunctionOptions{}); }
 
 }  // namespace systole::cli::bench

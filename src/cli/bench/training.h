@@ -15,5 +15,6 @@ Prepared prepare_training(const Workload& work, const std::string& mode);
 // One step over all devices of the mesh as a graph, with the batch split among them: forward, backward,
 // optimiser. Nothing is run, and no data is made.
 ir::Graph step_graph(const Workload& work, const DeviceMesh& mesh);
+ir::Graph step_graph(const Workload& work);  // for one device
 
 }  // namespace systole::cli::bench

@@ -69,6 +69,25 @@ constexpr std::string_view kPreludeC = R"c(
 constexpr std::int64_t kNarrow = std::int64_t{1} << 30;  // indices below it, and sums of two, have 32 bits
 constexpr std::int64_t kMostGroups = 1024;               // of a kernel whose threads take items in turn
 
+// What the kernel does, for whoever reads its source: "exp, reduce, div: f32[64,10] to f32[64,10]".
+std::string summary(const ir::Graph& region) {
+  std::vector<std::string_view> ops;
+  std::vector<std::string> from, to;
+  for (const ir::Node& node : region.nodes())
+    if (node.op != Op::input && node.op != Op::constant &&
+        std::find(ops.begin(), ops.end(), ir::name(node.op)) == ops.end())
+      ops.push_back(ir::name(node.op));
+  for (std::size_t i = 0; i < region.inputs().size(); ++i) from.push_back(region.input_type(i).to_string());
+  for (std::size_t i = 0; i < region.outputs().size(); ++i) to.push_back(region.output_type(i).to_string());
+  const auto listed = [](auto& words) {
+    constexpr std::size_t kMost = 8;
+    const bool more = words.size() > kMost;
+    if (more) words.resize(kMost);
+    return fmt::format("{}{}", fmt::join(words, ", "), more ? ", ..." : "");
+  };
+  return fmt::format("{}: {} to {}", listed(ops), listed(from), listed(to));
+}
+
 std::vector<std::string> input_names(const ir::Graph& region) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < region.inputs().size(); ++i) names.push_back(fmt::format("in{}", i));
@@ -132,7 +151,7 @@ Kernel Function::closed() {
       dialect_ == Dialect::c
           ? fmt::format("void {}(void* const* buffers, s_i64 begin, s_i64 end)", kernel_.name)
           : fmt::format("S_KERNEL({}) {}({})", kernel_.threads, kernel_.name, fmt::join(parameters, ", "));
-  kernel_.source = fmt::format("{} {{\n{}{}}}\n", head, declared_, writer_.text());
+  kernel_.source = fmt::format("// {}\n{} {{\n{}{}}}\n", summary(region_), head, declared_, writer_.text());
   const std::string_view index = "s_index", type = narrow() ? "s_i32" : "s_i64";
   for (std::size_t at = kernel_.source.find(index); at != std::string::npos;
        at = kernel_.source.find(index, at))
@@ -257,7 +276,7 @@ std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& na
 
 const std::string& KernelSet::add(Kernel kernel) {
   std::string text = kernel.source;
-  text.erase(text.find(kernel.name), kernel.name.size());
+  text.erase(text.find(kernel.name + "("), kernel.name.size());
   const auto [known, is_new] = names_.try_emplace(std::move(text), kernel.name);
   if (is_new) distinct_.push_back(std::move(kernel));
   return known->second;

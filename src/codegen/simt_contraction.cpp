@@ -64,6 +64,7 @@ class SimtContraction {
       function_.declare(fmt::format("S_LOCAL {} left[{}];", type_, kDepth * (tile_.high() + 1)));
       function_.declare(fmt::format("S_LOCAL {} right[{}];", type_, kDepth * (tile_.wide() + 1)));
       w_.open(fmt::format("for (s_index k0 = 0; k0 < {}; k0 += {})", p.depth, kDepth));
+      w_.line("// A part of both factors, for the whole group.");
       load_left();
       load_right();
       w_.line("S_BARRIER;");
@@ -131,6 +132,7 @@ class SimtContraction {
 
   void store() {
     const ir::Graph& region = step_.region.graph;
+    w_.line("// The tile, with what follows it.");
     w_.line("S_UNROLL");
     w_.open(fmt::format("for (s_i32 i = 0; i < {}; ++i)", tile_.rows));
     w_.line(fmt::format("const s_index m = m0 + down + i * {};", kSide));

@@ -169,6 +169,7 @@ class SimtMap {
       w_.close();
       w_.close();
     };
+    w_.line("// Neighbouring threads read neighbours of the transposed operand.");
     over_tile(*across, last, [&] {
       for (std::size_t k = 0; k < strided.size(); ++k)
         w_.line(fmt::format("tile{}[far * {} + near] = in{}[{}];", k, kTile + 1, strided[k].input,
@@ -178,6 +179,7 @@ class SimtMap {
     for (std::size_t k = 0; k < strided.size(); ++k)
       function_.elements().read_from(strided[k].input, strided[k].place,
                                      fmt::format("tile{}[near * {} + far]", k, kTile + 1));
+    w_.line("// And write neighbours of the result.");
     over_tile(last, *across, [&] {
       function_.elements().push();
       function_.store(outputs, std::vector<Index>(outputs.size(), loops.point()));

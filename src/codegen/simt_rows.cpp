@@ -196,6 +196,7 @@ class SimtRows {
     if (stage == 1 && in_registers_)
       for (const std::int32_t i : kept_)
         w_.line(fmt::format("{} kept{}[{}];", c_type(dtype_of(i)), i, points));
+    w_.line(fmt::format("// Pass {}.", stage));
     for (const std::int32_t i : sums)
       w_.line(fmt::format("{} sum{} = {};", c_type(dtype_of(i)), i, identity(kind_of(i), dtype_of(i))));
     if (in_registers_ && !kept_.empty()) w_.line("S_UNROLL");
@@ -255,6 +256,7 @@ class SimtRows {
     const auto combine = [&](const std::string& with) {
       return fmt::format("{} = {};", sum, combined(kind_of(i), dtype, sum, with));
     };
+    w_.line("// What all threads of the row have together.");
     if (dialect_ == Dialect::cuda && adjacent()) {
       const std::string_view wide = size_of(dtype) < 4 && !is_float(dtype) ? "s_i32" : type;
       w_.open(fmt::format("for (s_i32 d = {}; d > 0; d /= 2)", std::min(parts_, kWarp) / 2));

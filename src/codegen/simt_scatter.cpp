@@ -101,6 +101,7 @@ class SimtScatter : public SpecialKernel {
 
   // What does not lie in the result's memory already.
   void copy_own_places() {
+    w_.line("// The places of this thread, when they lie elsewhere.");
     w_.open(fmt::format("if ((const S_GLOBAL void*){} != (const S_GLOBAL void*)in{})", function_.output(0),
                         position(0)));
     w_.open(fmt::format("for (s_index c = part; c < {}; c += {})", count(places_), parts_));
@@ -119,6 +120,7 @@ class SimtScatter : public SpecialKernel {
     const Shape& indices = shape(1);
     const Ints strides = row_major_strides(indices.dims());
     const auto vector_axis = static_cast<std::size_t>(a_.index_vector_axis);
+    w_.line("// All updates in order.");
     std::string list = "0", inside;
     std::size_t next = 0;
     for (std::size_t i = 0; i < updates_.size(); ++i) {

@@ -96,7 +96,7 @@ std::optional<Values> convolution(const ir::Rewrite& r) {
   attrs.layout = last + attrs.layout.substr(mark, arrow - mark) + "->" + last;
   const std::optional<Value> known = before(r.operands[0], inverse(x));
   const Value image = known && node_of(*known).op != Op::broadcast ? *known : transpose(r.operands[0], x);
-  return Values{transpose(ops::convolution(image, r.operands[1], attrs), inverse(y))};
+  return Values{transpose(r.graph.add(Op::convolution, {image, r.operands[1]}, attrs), inverse(y))};
 }
 
 std::optional<Values> elementwise(const ir::Rewrite& r) {

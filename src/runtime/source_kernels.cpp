@@ -99,6 +99,26 @@ std::string SourceParameter::to_string() const {
   return name.empty() ? type : type.empty() ? name : fmt::format("{} {}", type, name);
 }
 
+bool SourceParameter::takes(DType element) const {
+  if (!dtype || *dtype == element) return true;
+  switch (*dtype) {
+    case DType::u8: return size_of(element) == 1 && !is_integer(element);
+    case DType::i8: return element == DType::boolean;
+    case DType::u16: return element == DType::f16 || element == DType::bf16;
+    default: return false;
+  }
+}
+
+std::shared_ptr<const SourceKernel> kernel_named(const std::string& where, const SourceProgram& program,
+                                                 const std::string& name) {
+  const std::vector<std::string>& names = program.names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw Error(ErrorKind::kNotFound, where, "the source has no such kernel",
+                names.empty() ? "a kernel: there is none" : fmt::format("one of {}", fmt::join(names, ", ")),
+                name);
+  return program.kernel(name);
+}
+
 SourceBackend& source_backend(const ResolvedDevice& device) {
   if (auto* const found = dynamic_cast<SourceBackend*>(device.backend)) return *found;
   std::string others;

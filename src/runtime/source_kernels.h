@@ -31,11 +31,14 @@ struct SourceParameter {
   bool is_written = false;     // an array that is not const
 
   std::string to_string() const;  // "const float* a"
+  // Whether arrays of this dtype may be passed: what a language lacks stands as an integer of its size.
+  bool takes(DType element) const;
 };
 
-// One of the three, as the parameter's kind wants it.
+// One of these, as the parameter's kind wants it; all empty is an array without elements.
 struct SourceArgument {
   const Buffer* buffer = nullptr;
+  void* memory = nullptr;  // of an array without a buffer, as the backend names it
   std::span<const std::byte> number;
   std::size_t local_bytes = 0;
 };
@@ -66,6 +69,10 @@ class SourceBackend {
   virtual BufferRef copy(const Buffer& buffer) = 0;  // on its device
   virtual void synchronize(int ordinal) = 0;
 };
+
+// Throws kNotFound, with the names there are.
+std::shared_ptr<const SourceKernel> kernel_named(const std::string& where, const SourceProgram& program,
+                                                 const std::string& name);
 
 // Throws kUnsupported, naming the backends that can, when this one does not run sources.
 SourceBackend& source_backend(const ResolvedDevice& device);

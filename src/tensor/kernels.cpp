@@ -60,17 +60,6 @@ struct Place {
   }
 };
 
-// Elements as kernels see them: what a language lacks stands as an integer of its size.
-bool holds(const SourceParameter& parameter, DType element) {
-  if (!parameter.dtype || *parameter.dtype == element) return true;
-  switch (*parameter.dtype) {
-    case DType::u8: return size_of(element) == 1 && !is_integer(element);
-    case DType::i8: return element == DType::boolean;
-    case DType::u16: return element == DType::f16 || element == DType::bf16;
-    default: return false;
-  }
-}
-
 bool kinds_agree(const SourceParameter& parameter, Kind kind) {
   if (!parameter.kind) return true;
   switch (kind) {
@@ -87,7 +76,7 @@ void check_kind(const Place& at, Kind kind, std::optional<DType> dtype) {
     at.refuse(ErrorKind::kInvalidArgument, "it is something else", in_words(at.parameter),
               in_words(kind, dtype));
   const bool has_elements = kind == Kind::array || kind == Kind::local;
-  if (has_elements && dtype && !holds(at.parameter, *dtype))
+  if (has_elements && dtype && !at.parameter.takes(*dtype))
     at.refuse(ErrorKind::kDType, "its elements are of another type", in_words(at.parameter),
               in_words(kind, dtype));
 }
@@ -97,7 +86,7 @@ void check_declared(const Place& at, const SourceFunction::Declared& declared) {
   check_kind(at, declared.kind, declared.dtype);
   const bool is_number =
       declared.kind != Kind::array && declared.kind != Kind::local && declared.kind != Kind::bytes;
-  if (is_number && at.parameter.dtype && !holds(at.parameter, *declared.dtype))
+  if (is_number && at.parameter.dtype && !at.parameter.takes(*declared.dtype))
     at.refuse(ErrorKind::kDType, "its type is another", in_words(at.parameter),
               in_words(declared.kind, declared.dtype));
   if (declared.kind == Kind::array && declared.is_const && at.parameter.is_written)
@@ -296,16 +285,11 @@ const std::vector<std::string>& SourceModule::functions() const { return program
 const std::string& SourceModule::log() const { return program_->log(); }
 
 SourceFunction SourceModule::function(std::string_view name) const {
-  const std::vector<std::string>& names = functions();
-  const std::string wanted(name);
-  if (std::find(names.begin(), names.end(), wanted) == names.end())
-    throw Error(ErrorKind::kNotFound, fmt::format("module on {}", device_.to_string()),
-                "it has no such kernel", fmt::format("one of {}", fmt::join(names, ", ")), wanted);
   auto state = std::make_shared<SourceFunction::State>();
-  state->name = wanted;
-  state->where = fmt::format("kernel {} on {}", wanted, device_.to_string());
+  state->name = name;
+  state->where = fmt::format("kernel {} on {}", name, device_.to_string());
   state->device = device_;
-  state->kernel = program_->kernel(wanted);
+  state->kernel = runtime::kernel_named(state->where, *program_, state->name);
   return SourceFunction(std::move(state));
 }
 

@@ -7,15 +7,25 @@
 // `long long begin, long long end`: it does the points begin … end-1 of grid × block. A portable kernel does
 // one point; the generated function goes through the groups.
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "backend/source_call.h"
+#include "compile/program.h"
 #include "runtime/source_kernels.h"
 
 namespace systole::cpu {
 
 std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& source, bool is_portable,
                                                            const SourceOptions& options);
+
+// A kernel_call of a Program: a function of pointers that is called once, or a kernel as above. Null for
+// other steps.
+std::shared_ptr<const runtime::SourceCall> source_call(const lower::Step& step);
+void run(const runtime::SourceCall& call, std::span<std::byte* const> inputs,
+         std::span<std::byte* const> outputs);
 
 // The memory of a buffer of this backend; throws kInvalidArgument when it was donated. Beside the buffers.
 std::byte* memory_of(const runtime::Buffer& buffer);

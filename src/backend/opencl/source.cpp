@@ -169,8 +169,9 @@ class OpenClKernel final : public runtime::SourceKernel {
     if (argument.local_bytes > 0) {
       size = argument.local_bytes;
       value = nullptr;
-    } else if (argument.buffer != nullptr) {
-      memory = place_of(*argument.buffer).memory;
+    } else if (argument.number.empty()) {
+      memory = argument.buffer != nullptr ? place_of(*argument.buffer).memory
+                                          : static_cast<cl_mem>(argument.memory);
       size = sizeof memory;
       value = &memory;
     }

@@ -1,0 +1,102 @@
+#include "backend/source_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "systole/base/error.h"
+
+namespace systole::runtime {
+
+namespace {
+
+const std::string& source_of(const ir::KernelAttrs& attrs, codegen::Dialect dialect) {
+  switch (dialect) {
+    case codegen::Dialect::c: return attrs.c;
+    case codegen::Dialect::cuda: return attrs.cuda;
+    case codegen::Dialect::opencl: return attrs.opencl;
+  }
+  __builtin_unreachable();
+}
+
+Size3 size_of_list(const Ints& sizes) {
+  const auto at = [&](std::size_t i) { return i < sizes.size() ? sizes[i] : std::int64_t{1}; };
+  return {at(0), at(1), at(2)};
+}
+
+// One thread per element of result 0, exactly, when nothing is said.
+Launch launch_of(const ir::KernelAttrs& attrs) {
+  Launch launch{.grid = size_of_list(attrs.grid),
+                .block = size_of_list(attrs.block),
+                .shared_bytes = static_cast<std::size_t>(attrs.shared_bytes)};
+  if (attrs.grid.empty() && attrs.block.empty()) {
+    const std::int64_t count = attrs.results[0].shape.count();
+    std::int64_t block = std::clamp<std::int64_t>(count, 1, 256);
+    while (count % block != 0) --block;
+    launch.grid = count / block;
+    launch.block = block;
+  }
+  return launch;
+}
+
+void check(const std::string& where, const SourceParameter& parameter, const Type& type, bool is_result) {
+  const auto refuse = [&](ErrorKind kind, std::string expected) {
+    throw Error(kind, where, fmt::format("parameter {}", parameter.to_string()), std::move(expected),
+                parameter.type);
+  };
+  if (parameter.kind && parameter.kind != SourceParameter::Kind::array)
+    refuse(ErrorKind::kInvalidArgument, fmt::format("a pointer to {}", type.to_string()));
+  if (!parameter.takes(type.dtype))
+    refuse(ErrorKind::kDType, fmt::format("a pointer to {}", name(type.dtype)));
+  if (!is_result && parameter.is_written)
+    refuse(ErrorKind::kInvalidArgument, "a pointer to const: operands are not written to");
+}
+
+}  // namespace
+
+std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::Dialect dialect,
+                                              const SourceBuild& build) {
+  const ir::Graph& graph = step.region.graph;
+  if (step.region.anchor < 0 || graph.node(step.region.anchor).op != ir::Op::kernel_call) return nullptr;
+  const ir::Node& node = graph.node(step.region.anchor);
+  const auto& attrs = node.as<ir::KernelAttrs>();
+  const std::string where = fmt::format("kernel_call {}", attrs.name);
+  if (source_of(attrs, dialect).empty()) {
+    if (!node.graphs.empty()) return nullptr;
+    throw Error(ErrorKind::kUnsupported, where,
+                "it has no source in this device's language and no body graph");
+  }
+  auto call = std::make_shared<SourceCall>();
+  call->kernel = build(attrs);
+  call->launch = launch_of(attrs);
+  for (const ir::ValueId v : node.operands) {
+    const auto& inputs = graph.inputs();
+    call->slots.push_back({.is_result = false,
+                           .position = static_cast<std::int32_t>(
+                               std::find(inputs.begin(), inputs.end(), v.node) - inputs.begin()),
+                           .bytes = static_cast<std::size_t>(graph.type(v).bytes())});
+  }
+  for (std::size_t k = 0; k < node.types.size(); ++k) {
+    SourceCall::Slot slot{.is_result = true, .bytes = static_cast<std::size_t>(node.types[k].bytes())};
+    for (std::size_t o = 0; o < graph.outputs().size(); ++o)
+      if (const ir::ValueId v = graph.outputs()[o].value;
+          v.node == step.region.anchor && static_cast<std::size_t>(v.index) == k)
+        slot.position = static_cast<std::int32_t>(o);
+    call->slots.push_back(slot);
+  }
+
+  const std::vector<SourceParameter>& parameters = call->kernel->parameters();
+  const bool is_open = call->launch.shared_bytes > 0 && parameters.size() == call->slots.size() + 1 &&
+                       parameters.back().kind == SourceParameter::Kind::local;
+  if (!is_open && parameters.size() != call->slots.size())
+    throw Error(ErrorKind::kInvalidArgument, where, "parameters are the operands, then the results",
+                std::to_string(call->slots.size()), std::to_string(parameters.size()));
+  for (std::size_t i = 0; i < call->slots.size(); ++i) {
+    const bool is_result = call->slots[i].is_result;
+    check(where, parameters[i],
+          is_result ? node.types[i - node.operands.size()] : graph.type(node.operands[i]), is_result);
+  }
+  return call;
+}
+
+}  // namespace systole::runtime

@@ -1,0 +1,34 @@
+#pragma once
+
+// A kernel_call inside a Program that runs its source in the backend's language.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "compile/program.h"
+#include "runtime/source_kernels.h"
+
+namespace systole::runtime {
+
+struct SourceCall {
+  struct Slot {
+    bool is_result = false;
+    std::int32_t position = -1;  // among the step's inputs or outputs; -1: a result that nobody wants
+    std::size_t bytes = 0;
+  };
+  std::shared_ptr<const SourceKernel> kernel;
+  Launch launch;
+  std::vector<Slot> slots;  // by argument
+};
+
+// Null unless the step is a kernel_call with source in the dialect; one with neither source nor body graph
+// throws kUnsupported. `build` gives the kernel that the attributes name. Throws kInvalidArgument or kDType
+// when its parameters are not the node's operands, const, and results.
+using SourceBuild = std::function<std::shared_ptr<const SourceKernel>(const ir::KernelAttrs&)>;
+std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::Dialect dialect,
+                                              const SourceBuild& build);
+
+}  // namespace systole::runtime

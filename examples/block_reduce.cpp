@@ -51,7 +51,7 @@ void block_sum(const float* x, float* sums, int n, int groups, long long begin, 
 std::string first_device() {
   for (const runtime::DeviceInfo& device : devices())
     if (device.name.backend == "opencl") return device.name.to_string();
-  std::printf("No OpenCL device: %s.\n", runtime::backend("opencl").unavailable_reason().c_str());
+  std::printf("On the processor: %s.\n", runtime::backend("opencl").unavailable_reason().c_str());
   return "cpu";
 }
 

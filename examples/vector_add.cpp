@@ -26,7 +26,7 @@ S_ENTRY add(S_GLOBAL const float* a, S_GLOBAL const float* b, S_GLOBAL float* c,
 std::string first_device() {
   for (const runtime::DeviceInfo& device : devices())
     if (device.name.backend == "opencl") return device.name.to_string();
-  std::printf("No OpenCL device: %s.\n", runtime::backend("opencl").unavailable_reason().c_str());
+  std::printf("On the processor: %s.\n", runtime::backend("opencl").unavailable_reason().c_str());
   return "cpu";
 }
 

@@ -38,9 +38,10 @@ TEST_P(BenchResults, KernelsInHalfPrecision) {
   expect_checksums("K2", 100, "bf16", {8.038229316234588, 102.01230033167347}, 3e-4);
 }
 
-// ResNet-50 takes the others long; there it is a slow test.
+// ResNet-50 takes OpenCL on a processor long; there it is a slow test.
 using BenchLargeResults = BenchResults;
-INSTANTIATE_TEST_SUITE_P(On, BenchLargeResults, testing::Values("pjrt:cpu"), device_suffix);
+INSTANTIATE_TEST_SUITE_P(On, BenchLargeResults, testing::Values("reference", "cpu", "pjrt:cpu"),
+                         device_suffix);
 TEST_P(BenchLargeResults, ResNetForwards) { expect_checksums("I2", 1, "fp32", kResNetChecksums); }
 
 }  // namespace

@@ -23,8 +23,7 @@ INSTANTIATE_TEST_SUITE_P(On, BenchResNetLosses, testing::Values("cpu", "opencl:0
 TEST_P(BenchResNetLosses, FirstOfT4AgreesWithThePeers) { expect_losses("T4", 8, kOneStep, {8.778}, 1e-3); }
 
 using BenchSlowResults = BenchResults;
-INSTANTIATE_TEST_SUITE_P(On, BenchSlowResults, testing::Values("reference", "cpu", "opencl:0"),
-                         device_suffix);
+INSTANTIATE_TEST_SUITE_P(On, BenchSlowResults, testing::Values("opencl:0"), device_suffix);
 TEST_P(BenchSlowResults, ResNetForwards) { expect_checksums("I2", 1, "fp32", kResNetChecksums); }
 
 }  // namespace

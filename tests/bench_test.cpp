@@ -245,6 +245,7 @@ TEST_F(BenchTest, WrongUsageIsOneLine) {
   expect_one_error(run("--hold K1@64:compile+many"), 2, "compile+many is for training");
   expect_one_error(run("--hold T1@64"), 2, "expected WORKLOAD@BATCH:MODE");
   expect_one_error(run("--hold T1@64:fast"), 2, "expected WORKLOAD@BATCH:MODE");
+  expect_one_error(run("--hold K@64:compile"), 2, "expected WORKLOAD@BATCH:MODE");
   expect_one_error(run("T1 --pairs true"), 2, "one workload in one mode");
   expect_one_error(run("T1 --dtype fp64"), 2, "fp64");
   expect_one_error(run("T1 --batch 2 --mode compile --windows 3 --pairs true"), 2, "at least 7 pairs");

@@ -126,7 +126,8 @@ Task held_task(const Options& options) {
   one.names = {text.substr(0, std::min(at, colon))};
   one.batch = batch;
   one.mode = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (batch < 1 || (one.mode != bench::kOneStep && one.mode != bench::kManySteps))
+  const bool mode_is_known = one.mode == bench::kOneStep || one.mode == bench::kManySteps;
+  if (batch < 1 || !mode_is_known || one.names[0].size() < 2)
     throw UsageError(
         fmt::format("--hold {}: expected WORKLOAD@BATCH:MODE, such as T1@64:{}", text, bench::kOneStep));
   return tasks(one).at(0);

@@ -42,7 +42,7 @@ inline constexpr Command kCommands[] = {
     {"ops", "List all ops and what each backend supports", add_ops},
     {"devices", "List the devices graphs can run on", add_devices},
     {"doctor", "Check compiler, libraries, drivers and caches", add_doctor},
-    {"bench", "Measure how fast models train, also against a live peer", add_bench},
+    {"bench", "Measure how fast models and kernels run, also against a live peer", add_bench},
     {"tpu", "Compile training steps for TPUs that are not there", add_tpu},
     {"cache", "Show or clear the cache of compiled programs", add_cache},
 };

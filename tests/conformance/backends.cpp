@@ -1,5 +1,7 @@
 // The backends that must conform: one line each.
 
+#include <cstdlib>
+
 #include "conformance.h"
 
 int main(int argc, char** argv) {
@@ -8,5 +10,8 @@ int main(int argc, char** argv) {
   systole::conformance::register_conformance_tests("cpu");
   systole::conformance::register_conformance_tests("opencl");
   systole::conformance::register_conformance_tests("pjrt:cpu", {.flushes_denormals = true});
+  // A further device of the machine at hand, e.g. opencl:1.
+  if (const char* const device = std::getenv("SYSTOLE_CONFORMANCE_DEVICE"))
+    systole::conformance::register_conformance_tests(device);
   return RUN_ALL_TESTS();
 }

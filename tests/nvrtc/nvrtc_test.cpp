@@ -13,6 +13,7 @@
 #include "codegen/kernel.h"
 #include "compile/program.h"
 #include "fixture.h"
+#include "runtime/source_kernels.h"
 #include "systole/compile/passes.h"
 
 namespace systole {
@@ -116,6 +117,27 @@ TEST(Nvrtc, EveryKernelCompiles) {
     EXPECT_TRUE(words.empty()) << words;
   }
   RecordProperty("kernels", static_cast<int>(mine.size()));
+}
+
+// Every word of docs/kernels.md.
+TEST(Nvrtc, PortableSourcesCompile) {
+  Nvrtc api;
+  if (!load(api)) GTEST_SKIP() << "no NVRTC: scripts/setup fetches it";
+  const std::string source = R"(
+S_ENTRY place(S_GLOBAL int* y, s_i64 n) {
+  const s_i64 i = (S_THREAD_Z * S_GROUPS_Y * S_LANES_Y + S_THREAD_Y) * S_STEP + S_THREAD;
+  if (i < n) y[i] = S_GROUP_Z + S_GROUP_Y + S_GROUP + S_LANE_Z + S_LANE_Y + S_LANE + S_GROUPS + S_LANES;
+}
+S_KERNEL(THREADS) turn(S_GLOBAL const float* x, S_GLOBAL float* y) {
+  S_LOCAL float part[THREADS];
+  part[S_LANE] = x[S_THREAD];
+  S_BARRIER;
+  y[S_THREAD] = part[THREADS - 1 - S_LANE];
+})";
+  const std::string words = refusal(
+      api, runtime::source_head(codegen::Dialect::cuda, true, {.defines = {{"THREADS", "64"}}}) + source,
+      "sm_90");
+  EXPECT_TRUE(words.empty()) << words;
 }
 
 }  // namespace

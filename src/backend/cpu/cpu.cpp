@@ -186,7 +186,6 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
         make_module(passes::prepared_for_kernels(graph, options.optimize)));
   }
   std::string refusal(ir::Op op) const override {
-    if (op == ir::Op::kernel_call) return "needs a body graph: kernel sources are not run yet";
     if (ir::info(op).op_class == ir::OpClass::collective)
       return "collectives need several devices; there is one";
     return {};

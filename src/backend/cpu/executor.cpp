@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "backend/cpu/source.h"
 #include "backend/cpu/target.h"
 #include "base/parallel.h"
 #include "codegen/kernel.h"
@@ -107,6 +108,8 @@ void generate(const lower::Program& program, const std::string& prefix, Compiled
       const double threads = work_of(step) / kWorthAThread;
       compiled.calls[s].threads = static_cast<int>(std::clamp(threads, 1.0, 1024.0));
       kernels.add(*std::move(kernel), &compiled.calls[s]);
+    } else {
+      compiled.calls[s].source = source_call(step);
     }
     compiled.calls[s].label = label(step, name);
     compiled.calls[s].details = details(program, step, compiled.calls[s].items);
@@ -204,6 +207,13 @@ void Executor::run_step(std::size_t s) {
     if (step.workspace >= 0) buffers_[s][next] = memory(step.workspace);
     const KernelRun run{call.function, buffers_[s].data(), call.items, call.label};
     parallel_for(call.items, std::min(call.threads, thread_count()), run_kernel, &run);
+    return;
+  }
+  if (call.source) {
+    std::vector<std::byte*> inputs, outputs;
+    for (const BufferId b : step.inputs) inputs.push_back(memory(b));
+    for (const BufferId b : step.outputs) outputs.push_back(memory(b));
+    cpu::run(*call.source, inputs, outputs);
     return;
   }
   switch (step.kind) {

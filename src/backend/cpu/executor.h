@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cpu/jit.h"
+#include "backend/source_call.h"
 #include "compile/program.h"
 
 namespace systole::cpu {
@@ -21,7 +22,8 @@ struct Compiled {
     KernelFunction function = nullptr;  // null: evaluated
     std::int64_t items = 0;
     int threads = 1;
-    std::string label, details;  // in the timeline
+    std::string label, details;                         // in the timeline
+    std::shared_ptr<const runtime::SourceCall> source;  // of a kernel_call
   };
   const lower::Program* program = nullptr;
   std::vector<Call> calls;                          // by step

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/opencl/source.h"
 #include "backend/step_text.h"
 #include "codegen/kernel.h"
 #include "eval/eval.h"
@@ -60,7 +61,8 @@ class Generator {
         call.scratch = kernel->scratch;
         call.kernel = kernels_.add(*std::move(kernel));
       } else if (step.programs.empty() && step.kind != StepKind::copy) {
-        note(step);
+        call.source = source_call(device_, step);
+        if (!call.source) note(step);
       }
       call.label = runtime::step_label(step, name);
       call.details = runtime::step_details(program, step, static_cast<std::int64_t>(call.groups));
@@ -157,6 +159,13 @@ void Executor::run_step(std::size_t s) {
   if (kernels_[s]) {
     launch(s);
     if (timeline::is_on()) device_->finish();  // the span is of the work, not of its launch
+    return;
+  }
+  if (call.source) {
+    std::vector<Place> inputs, outputs;
+    for (const BufferId b : step.inputs) inputs.push_back(place(b));
+    for (const BufferId b : step.outputs) outputs.push_back(place(b));
+    opencl::run(*device_, *call.source, inputs, outputs);
     return;
   }
   switch (step.kind) {

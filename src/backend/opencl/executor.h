@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/opencl/device.h"
+#include "backend/source_call.h"
 #include "compile/program.h"
 
 namespace systole::opencl {
@@ -20,8 +21,9 @@ struct Compiled {
   struct Call {
     std::string kernel;  // empty: none
     std::size_t groups = 0, threads = 0;
-    bool scratch = false;        // takes the step's workspace
-    std::string label, details;  // on the timeline
+    bool scratch = false;                               // takes the step's workspace
+    std::string label, details;                         // on the timeline
+    std::shared_ptr<const runtime::SourceCall> source;  // of a kernel_call
   };
   const lower::Program* program = nullptr;
   std::vector<Call> calls;                          // by step

@@ -156,7 +156,6 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
         make_module(device_of(ordinal), passes::prepared_for_kernels(graph, options.optimize)), ordinal);
   }
   std::string refusal(ir::Op op) const override {
-    if (op == ir::Op::kernel_call) return "needs a body graph: kernel sources are not run yet";
     if (ir::info(op).op_class == ir::OpClass::collective)
       return "collectives need several devices that know each other";
     return {};

@@ -172,7 +172,7 @@ class OpenClKernel final : public runtime::SourceKernel {
     } else if (argument.number.empty()) {
       memory = argument.buffer != nullptr ? place_of(*argument.buffer).memory
                                           : static_cast<cl_mem>(argument.memory);
-      size = sizeof memory;
+      size = sizeof(cl_mem);
       value = &memory;
     }
     check(api().clSetKernelArg(kernel_.get(), index, size, value),
@@ -252,7 +252,7 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
   std::string flags = "-cl-kernel-arg-info";
   if (options.flags.find("-cl-std") == std::string::npos) flags += " -cl-std=CL1.2";
   if (!options.flags.empty()) flags += " " + options.flags;
-  const cl_device_id id = device.id();
+  cl_device_id id = device.id();
   status = api().clBuildProgram(program.get(), 1, &id, flags.c_str(), nullptr, nullptr);
   if (status == CL_INVALID_BUILD_OPTIONS)
     throw Error(ErrorKind::kInvalidArgument, fmt::format("kernel source on {}", where),
@@ -263,6 +263,39 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
   std::string log = log_of(device, program.get());
   return std::make_shared<OpenClProgram>(device, std::move(program), std::move(log),
                                          runtime::source_typedefs(runtime::source_tokens(source)), where);
+}
+
+std::shared_ptr<const runtime::SourceCall> source_call(const Device& device, const lower::Step& step) {
+  return runtime::source_call(step, codegen::Dialect::opencl, [&](const ir::KernelAttrs& attrs) {
+    const auto& all = devices();
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.get() == &device; });
+    const auto program = build_source(attrs.opencl, false, {}, static_cast<int>(found - all.begin()));
+    return runtime::kernel_named("kernel_call", *program, attrs.name);
+  });
+}
+
+// Kernels take whole memory objects: what lies inside one is copied out, and results back.
+void run(const Device& device, const runtime::SourceCall& call, std::span<const Place> inputs,
+         std::span<const Place> outputs) {
+  if (call.launch.grid.x == 0) return;
+  std::vector<SourceArgument> arguments(call.kernel->parameters().size());
+  std::vector<Memory> own(call.slots.size());
+  const auto place = [&](const runtime::SourceCall::Slot& slot) {
+    return (slot.is_result ? outputs : inputs)[static_cast<std::size_t>(slot.position)];
+  };
+  for (std::size_t i = 0; i < call.slots.size(); ++i) {
+    const runtime::SourceCall::Slot& slot = call.slots[i];
+    const bool is_whole = slot.position >= 0 && place(slot).offset == 0;
+    if (!is_whole) own[i] = device.allocate(static_cast<std::int64_t>(slot.bytes));
+    if (!is_whole && !slot.is_result) device.copy(place(slot), {own[i].get(), 0}, slot.bytes);
+    arguments[i].memory = is_whole ? place(slot).memory : own[i].get();
+  }
+  if (arguments.size() > call.slots.size()) arguments.back().local_bytes = call.launch.shared_bytes;
+  call.kernel->launch(call.launch, arguments);
+  for (std::size_t i = 0; i < call.slots.size(); ++i)
+    if (const runtime::SourceCall::Slot& slot = call.slots[i]; own[i] && slot.is_result && slot.position >= 0)
+      device.copy({own[i].get(), 0}, place(slot), slot.bytes);
 }
 
 }  // namespace systole::opencl

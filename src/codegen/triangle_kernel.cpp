@@ -27,8 +27,9 @@ class Triangle : public SpecialKernel {
     w_.line(fmt::format("d = {}(d);", dtype() == DType::f64 ? "S_SQRT_F64" : "S_SQRT"));
     w_.line(fmt::format("l[j * {}] = d;", n + 1));
     w_.open(fmt::format("for (s_i64 i = j + 1; i < {}; ++i)", n));
-    w_.line(fmt::format("{} sum = {};", type,
-                        element(0, lower ? fmt::format("first + i * {} + j", n) : fmt::format("first + j * {} + i", n))));
+    w_.line(fmt::format(
+        "{} sum = {};", type,
+        element(0, lower ? fmt::format("first + i * {} + j", n) : fmt::format("first + j * {} + i", n))));
     w_.line(fmt::format("for (s_i64 k = 0; k < j; ++k) sum -= l[i * {0} + k] * l[j * {0} + k];", n));
     w_.line(fmt::format("l[i * {} + j] = sum / d;", n));
     w_.close();

@@ -92,6 +92,19 @@ TEST(Fusion, SoftmaxIsOneKernel) {
   expect_same_values(graph, program);
 }
 
+TEST(Fusion, WhoReadsRowsInAnotherOrderWaitsForThem) {
+  const ir::Graph graph = passes::inline_composites(
+      graph_of("%x: f32[8,8]",
+               "%s = composite softmax(%x) {axis=1}\n%t = transpose(%s) {permutation=[1,0]}\n"
+               "%y = add(%s, %t)\nreturn %y"));
+  EXPECT_EQ(steps_of(program_of(graph)),
+            "rows[8, *8] reduce broadcast sub exp reduce broadcast div\nmap transpose add\n");
+  const std::vector<Literal> arguments = random_arguments(graph);
+  const Literal wanted = eval::evaluate(graph, arguments)[0], got = compile(graph, "cpu").run(arguments)[0];
+  for (std::size_t i = 0; i < 64; ++i)
+    EXPECT_NEAR(got.values<float>()[i], wanted.values<float>()[i], 1e-6) << i;
+}
+
 TEST(Fusion, MovementIsReadThrough) {
   const ir::Graph graph = graph_of("%x: f32[4, 6], %y: f32[6, 4]", R"(
   %t = transpose(%x) {permutation=[1, 0]}

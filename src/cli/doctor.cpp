@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cpu/jit.h"
 #include "base/env.h"
 #include "cli/cli.h"
 #include "cli/probe.h"
@@ -69,7 +70,12 @@ class Report {
 };
 
 void check_compiler(Report& report) {
-  report.section("compiler for kernels made at run time (not used by this build)");
+  report.section("compiler for kernels made at run time");
+  try {
+    report.ok("cpu: " + cpu::kernels_in_words());
+  } catch (const Error& error) {
+    report.fail(error.what(), "unset the variable, or correct it");
+  }
   const std::optional<std::string> chosen = env::text("CC");
   std::vector<std::string> candidates = {"g++", "clang++-19", "clang++"};
   if (chosen) candidates.insert(candidates.begin(), *chosen);

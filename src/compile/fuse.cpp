@@ -180,6 +180,7 @@ class Fuser {
       if (!part(a).domain && !part(b).domain) return;
       if (!agrees(a, meet->domain, source, meet->source) || !agrees(b, meet->domain, reader, meet->reader))
         return;
+      if (reads_elsewhere(a, b, meet->domain)) return;
     }
     if (path_around(a, b)) return;
     if (meet) {
@@ -196,6 +197,18 @@ class Fuser {
       part(a).kind = GroupKind::rows;
     }
     absorb(a, b);
+  }
+
+  // Whether the reading group also reads the other at another point than its own, or at the row of other
+  // axes: a kernel over rows knows the sums of its own row only.
+  bool reads_elsewhere(std::int32_t from, std::int32_t reading, const Domain& domain) {
+    for (const std::int32_t i : part(reading).nodes)
+      for (const Link& link : sources(i)) {
+        if (!computed(link.source) || group_of_[at(link.source)] != from) continue;
+        if (link.reads == Link::Reads::anywhere) return true;
+        if (link.reads == Link::Reads::row && *link.domain != domain) return true;
+      }
+    return false;
   }
 
   // Passes over the points: a reduction ends one for those who read it.

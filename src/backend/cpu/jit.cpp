@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <span>
 
@@ -73,6 +74,7 @@ std::shared_ptr<const Library> made_by(const Compiler& compiler, const std::stri
       if (void* const handle = load_library(*known)) return std::make_shared<const Library>(handle);
       cache->remove(key);
     }
+  const auto start = std::chrono::steady_clock::now();
   const std::string bytes = compiler.compile(source, flags);
   void* const handle = load_library(bytes);
   if (handle == nullptr) {
@@ -80,7 +82,9 @@ std::shared_ptr<const Library> made_by(const Compiler& compiler, const std::stri
     throw Error(ErrorKind::kUnsupported, compiler.name(),
                 fmt::format("its kernels do not load: {}", words != nullptr ? words : "no reason given"));
   }
-  if (cache) cache->store(key, bytes);
+  // A later process that finds everything need not load the compiler either.
+  constexpr std::chrono::milliseconds kLoading(50);
+  if (cache && cache->is_worth(std::chrono::steady_clock::now() - start + kLoading)) cache->store(key, bytes);
   return std::make_shared<const Library>(handle);
 }
 

@@ -40,7 +40,7 @@ if(CLANG_INCLUDE_DIR AND LLD_INCLUDE_DIR AND LLVM_LIBRARY AND CLANG_LIBRARY AND 
   target_include_directories(systole_clang SYSTEM PRIVATE ${CLANG_INCLUDE_DIR})
   target_link_libraries(systole_clang PRIVATE ${LLD_ELF_LIBRARY} ${LLD_COMMON_LIBRARY} ${CLANG_LIBRARY} ${LLVM_LIBRARY}
     ${ZSTD_LIBRARY} ZLIB::ZLIB Threads::Threads m)
-  target_link_options(systole_clang PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined $<$<BOOL:${MOLD}>:-fuse-ld=mold>)
+  target_link_options(systole_clang PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined ${SYSTOLE_LINKER})
 else()
   message(NOTICE "clang and lld 19 as libraries not found: kernels are compiled by a command, such as gcc")
 endif()

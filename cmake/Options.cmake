@@ -36,9 +36,10 @@ find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
-find_program(MOLD mold)
-if(MOLD)
-  # mold 1.10 may begin the read-only-after-relocation part in a page that is not there, when a small thread-local
-  # variable stands before it; such a program does not start.
-  target_link_options(systole_settings INTERFACE -fuse-ld=mold -Wl,-z,norelro)
+# Not mold, whose version in Debian 12 never ends on some of the tests and makes others that do not start.
+find_program(LLD ld.lld NO_DEFAULT_PATH PATHS /usr/lib/llvm-19/bin)
+if(LLD)
+  get_filename_component(lld_folder ${LLD} DIRECTORY)
+  set(SYSTOLE_LINKER -B${lld_folder} -fuse-ld=lld)
+  target_link_options(systole_settings INTERFACE ${SYSTOLE_LINKER})
 endif()

@@ -199,6 +199,15 @@ TEST(Program, AReshapeIsAView) {
   expect_same_values(graph, program);
 }
 
+TEST(Program, AnArrayOfAnotherDTypeIsNotWrittenOver) {
+  const lower::Program program =
+      program_of(graph_of("%x: i64[8]",
+                          "%a = cumulative(%x) {kind=sum, axis=0}\n%b = convert(%a) {dtype=f64}\n"
+                          "%y = cumulative(%b) {kind=sum, axis=0}\nreturn %y"));
+  ASSERT_EQ(program.steps.size(), 3u);
+  EXPECT_NE(program.memory_of(program.steps[1].outputs[0]), program.memory_of(program.steps[1].inputs[0]));
+}
+
 TEST(Program, MemoryIsUsedAgain) {
   // A chain of products: two buffers are enough for any length.
   std::string statements;

@@ -84,7 +84,10 @@ bool writes_in_place(const Step& step, const Program& program, BufferId memory, 
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     if (program.memory_of(step.inputs[i]) != memory) continue;
     const std::int32_t input = graph.inputs()[i];
-    if (graph.type(written).shape.count() != graph.node(input).types[0].shape.count()) return false;
+    // Of another dtype it is not: compilers take pointers to different types for different memory.
+    const Type& old = graph.node(input).types[0];
+    if (graph.type(written).shape.count() != old.shape.count() || graph.type(written).dtype != old.dtype)
+      return false;
     if (!read_at_the_point(graph, input)) return false;
   }
   return true;

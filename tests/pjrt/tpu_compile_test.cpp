@@ -243,7 +243,12 @@ class TpuCommand : public TpuCompile {
 };
 
 // Forward, weight gradient and, but for the first layer, input gradient are a product each.
+// Small graphs take the same way in TpuCompile.
+constexpr const char* kTooSlow =
+    "libtpu takes many minutes for a model under the thread sanitizer, which does not see its locks";
+
 TEST_F(TpuCommand, the_mlp_compiles_for_four_topologies_with_the_flops_of_its_sizes) {
+  if (kThreadSanitized) GTEST_SKIP() << kTooSlow;
   const std::vector<Json> found =
       lines(run("compile --model mlp --batch 4096 --topology v3:2x2,v4:2x2x1,v5e:2x2,v6e:2x2 --json"));
   ASSERT_EQ(found.size(), 4u);
@@ -264,6 +269,7 @@ TEST_F(TpuCommand, the_mlp_compiles_for_four_topologies_with_the_flops_of_its_si
 }
 
 TEST_F(TpuCommand, the_keras_cnn_compiles_with_the_flops_of_its_sizes) {
+  if (kThreadSanitized) GTEST_SKIP() << kTooSlow;
   const std::vector<Json> found = lines(run("compile --model keras-cnn --topology v5e:2x2 --json"));
   ASSERT_EQ(found.size(), 1u);
   const double first = 30 * 30 * 32 * 27,
@@ -277,6 +283,7 @@ TEST_F(TpuCommand, the_keras_cnn_compiles_with_the_flops_of_its_sizes) {
 }
 
 TEST_F(TpuCommand, a_table_of_four_topologies_fits_in_80_columns) {
+  if (kThreadSanitized) GTEST_SKIP() << kTooSlow;
   const Outcome outcome = run("compile --model mlp --topology v3:2x2,v5e:2x2,v5p:2x2x1,tpu7x:2x2x1",
                               SYSTOLE_COMMAND, "COLUMNS=80");
   ASSERT_EQ(outcome.code, 0) << outcome.err;

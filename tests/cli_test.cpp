@@ -423,7 +423,10 @@ TEST_F(CliTest, DoctorStartsEveryPluginThatIsFound) {
   std::string list;
   for (const auto& [variant, reason] : broken)
     list += std::string(variant) + ":" + fake(variant).string() + ",";
-  const Outcome outcome = run("doctor", "", clean + "'" + list + "absent:no.so,nonsense'");
+  fs::create_directories(folder_ / "conf/systole");
+  write("conf/systole/plugins", "# of mine\n7:/opt/number.so\n");
+  const Outcome outcome =
+      run("doctor", "", "XDG_CONFIG_HOME=$PWD/conf " + clean + "'" + list + "absent:no.so,nonsense'");
   EXPECT_EQ(outcome.code, 1);
   for (const auto& [variant, reason] : broken) {
     const std::string line = "FAIL     pjrt:" + std::string(variant) + ": " + fake(variant).string();
@@ -433,7 +436,8 @@ TEST_F(CliTest, DoctorStartsEveryPluginThatIsFound) {
     EXPECT_NE(rest.find(reason), std::string::npos) << rest;
   }
   for (const char* part :
-       {"FAIL     pjrt:absent: no.so", "FAIL     PJRT_NAMES_AND_LIBRARY_PATHS: 'nonsense'"})
+       {"FAIL     pjrt:absent: no.so", "FAIL     PJRT_NAMES_AND_LIBRARY_PATHS: \"nonsense\" is not NAME:PATH",
+        "conf/systole/plugins:2: \"7:/opt/number.so\" is not NAME:PATH"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.out.find("no plugin is"), std::string::npos) << outcome.out;
 }

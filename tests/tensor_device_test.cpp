@@ -12,6 +12,7 @@
 #include "systole/tensor/creation.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/neural.h"
+#include "systole/tensor/random.h"
 #include "systole/tensor/shaping.h"
 #include "systole/tensor/transforms.h"
 
@@ -121,6 +122,26 @@ TEST_F(TensorDevice, CompiledFunctionsRunWhereTheirVariablesAre) {
   EXPECT_EQ(w.value().device().to_string(), "tester:1");
   const auto g = compile([](const Tensor& x) { return x + 1; }, {.device = "tester"});
   EXPECT_EQ(g(tensor({1.f})).device().to_string(), "tester:0");
+}
+
+TEST_F(TensorDevice, ACompiledFunctionNamesTheValueOnAnotherDevice) {
+  Variable w(tensor({1.f, 2.f}), "scale"), v(tensor({1.f, 2.f}), "shift");
+  w.move_to("tester:1");
+  const auto by_argument = compile([&](const Tensor& x) { return w * x; }, {.name = "scaled"});
+  std::string message = error_of(ErrorKind::kInvalidArgument, [&] { by_argument(tensor({1.f, 1.f})); });
+  for (const char* part : {"scaled", "all on tester:1, as Variable \"scale\" is", "argument 0 on reference",
+                           "FunctionOptions::device"})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  const auto by_variable = compile([&](const Tensor& x) {
+    const Tensor scaled = w * x;
+    return scaled + v;
+  });
+  message = error_of(ErrorKind::kInvalidArgument, [&] { by_variable(2.f); });
+  EXPECT_NE(message.find("Variable \"shift\" on reference"), std::string::npos) << message;
+  // A random number comes along from wherever its key is.
+  const auto noisy =
+      compile([&](const Tensor& x) { return w * x + random::normal(random::next_key(), {2}); });
+  EXPECT_EQ(noisy(2.f).device().to_string(), "tester:1");
 }
 
 TEST_F(TensorDevice, OneEvaluationMayUseTwoDevices) {

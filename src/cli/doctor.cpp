@@ -159,15 +159,10 @@ void check_plugin(Report& report, const pjrt::PluginSpec& spec) {
 
 void check_plugins(Report& report) {
   report.section("PJRT plugins");
-  const char* const list = "PJRT_NAMES_AND_LIBRARY_PATHS";
-  const std::optional<std::string> paths = env::text(list);
-  for (std::string_view rest = paths ? *paths : std::string_view(); !rest.empty();) {
-    const std::string_view entry = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
-    if (entry.find(':') == std::string_view::npos)
-      report.fail(fmt::format("{}: '{}' is not NAME:PATH", list, entry), "separate entries with commas");
-  }
-  const std::vector<pjrt::PluginSpec> found = pjrt::discover();
+  std::vector<std::string> complaints;
+  const std::vector<pjrt::PluginSpec> found = pjrt::discover(&complaints);
+  for (const std::string& complaint : complaints)
+    report.fail(complaint, "correct it or take it out; entries of the variable are separated by commas");
   for (const pjrt::PluginSpec& spec : found) check_plugin(report, spec);
   if (found.empty())
     report.missing(

@@ -161,39 +161,38 @@ struct CompiledFunction::State {
     return known;
   }
 
-  // Names the first value on another device than `expected`, where the first of all is.
-  [[noreturn]] void refuse_devices(const Specialization& s, std::span<const Tensor> arguments,
-                                   std::uint8_t expected) const {
-    std::string other;
-    const auto look = [&](const Tensor& x, std::string_view what, const auto& which) {
-      const std::uint8_t own = x.record()->device;
-      if (other.empty() && own != kAnyDevice && own != expected)
-        other = fmt::format("{} {} on {}", what, which, device(own).name.to_string());
-    };
+  // Where the values lie that say where a call runs: look(device id, words), which are made when called.
+  template <class Look>
+  static void each_place(const Specialization& s, std::span<const Tensor> arguments, const Look& look) {
     for (const Frame::Binding& b : s.traced.bound)
-      if (!b.cell->roams) look(b.cell->value, "Variable", b.cell->name);
-    for (std::size_t i = 0; i < arguments.size(); ++i) look(arguments[i], "argument", i);
+      if (!b.cell->roams)
+        look(b.cell->value.record()->device, [&] { return fmt::format("Variable \"{}\"", b.cell->name); });
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      look(arguments[i].record()->device, [&] { return fmt::format("argument {}", i); });
+  }
+
+  [[noreturn]] void refuse_devices(const Specialization& s, std::span<const Tensor> arguments,
+                                   std::uint8_t expected, std::string got) const {
+    std::string first;
+    each_place(s, arguments, [&](std::uint8_t own, const auto& words) {
+      if (first.empty() && own == expected) first = words();
+    });
     throw Error(ErrorKind::kInvalidArgument, options.name,
                 "Variables and arguments lie on different devices; move them, or name one with "
                 "FunctionOptions::device",
-                "all on " + device(expected).name.to_string(), other);
+                fmt::format("all on {}, as {} is", device(expected).name.to_string(), first), std::move(got));
   }
 
   std::uint8_t place(const Specialization& s, std::span<const Tensor> arguments) const {
     if (options.mesh) return device_id(options.mesh->device);
     if (!options.device.empty()) return device_id(options.device);
     std::uint8_t found = kAnyDevice;
-    bool differ = false;
-    const auto look = [&](const Tensor& x) {
-      const std::uint8_t own = x.record()->device;
-      if (own == kAnyDevice) return;
-      if (found == kAnyDevice) found = own;
-      differ = differ || own != found;
-    };
-    for (const Frame::Binding& b : s.traced.bound)
-      if (!b.cell->roams) look(b.cell->value);
-    for (const Tensor& x : arguments) look(x);
-    if (differ) refuse_devices(s, arguments, found);
+    each_place(s, arguments, [&](std::uint8_t own, const auto& words) {
+      if (own == kAnyDevice || own == found) return;
+      if (found != kAnyDevice)
+        refuse_devices(s, arguments, found, fmt::format("{} on {}", words(), device(own).name.to_string()));
+      found = own;
+    });
     if (found != kAnyDevice) return found;
     for (const Tensor& x : s.traced.captures)
       if (found == kAnyDevice) found = x.record()->device;

@@ -99,15 +99,20 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
+using Complaints = std::vector<std::string>;
+
 // "NAME:PATH"; one that is wrong is told and passed over.
-std::optional<PluginSpec> named_plugin(std::string_view entry, const std::string& source) {
+std::optional<PluginSpec> named_plugin(std::string_view entry, const std::string& source,
+                                       Complaints* complaints) {
   const std::size_t colon = entry.find(':');
   const std::string_view name = trimmed(entry.substr(0, colon));
   const std::string_view path =
       colon == std::string_view::npos ? std::string_view() : trimmed(entry.substr(colon + 1));
   if (!name.empty() && !path.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0)
     return PluginSpec{cleaned(std::string(name)), std::string(path), source};
-  log(LogLevel::warn, fmt::format("{}: \"{}\" is not NAME:PATH", source, entry));
+  const std::string complaint = fmt::format("{}: \"{}\" is not NAME:PATH", source, entry);
+  log(LogLevel::warn, complaint);
+  if (complaints != nullptr) complaints->push_back(complaint);
   return std::nullopt;
 }
 
@@ -118,7 +123,7 @@ std::optional<fs::path> config_file() {
   return std::nullopt;
 }
 
-std::vector<PluginSpec> plugins_of_file(const fs::path& file) {
+std::vector<PluginSpec> plugins_of_file(const fs::path& file, Complaints* complaints) {
   std::vector<PluginSpec> found;
   std::ifstream in(file);
   int number = 0;
@@ -126,7 +131,7 @@ std::vector<PluginSpec> plugins_of_file(const fs::path& file) {
     ++number;
     const std::string_view entry = trimmed(std::string_view(line).substr(0, line.find('#')));
     if (entry.empty()) continue;
-    if (auto spec = named_plugin(entry, fmt::format("{}:{}", file.string(), number)))
+    if (auto spec = named_plugin(entry, fmt::format("{}:{}", file.string(), number), complaints))
       found.push_back(std::move(*spec));
   }
   return found;
@@ -163,7 +168,7 @@ std::vector<PluginSpec> plugins_in(const fs::path& folder) {
   return found;
 }
 
-std::vector<PluginSpec> discover() {
+std::vector<PluginSpec> discover(std::vector<std::string>* complaints) {
   std::vector<PluginSpec> found;
   const auto add = [&](PluginSpec spec) {
     const auto same = [&](const PluginSpec& other) { return other.name == spec.name; };
@@ -178,9 +183,9 @@ std::vector<PluginSpec> discover() {
   if (const auto path = env::text(single)) add({plugin_name(*path), *path, single});
   if (const auto text = env::text(list))
     for (const std::string& entry : split(*text, ','))
-      if (auto spec = named_plugin(entry, list)) add(std::move(*spec));
+      if (auto spec = named_plugin(entry, list, complaints)) add(std::move(*spec));
   if (const auto file = config_file())
-    for (PluginSpec& spec : plugins_of_file(*file)) add(std::move(spec));
+    for (PluginSpec& spec : plugins_of_file(*file, complaints)) add(std::move(spec));
   std::set<fs::path> seen;
   for (const fs::path& folder : package_folders())
     if (seen.insert(folder.lexically_normal()).second)

@@ -19,7 +19,8 @@ struct PluginSpec {
   std::string source;  // for messages: the variable or folder that named it
 };
 
-std::vector<PluginSpec> discover();
+// Entries that are no NAME:PATH are passed over with a warning; `complaints` gets their words too.
+std::vector<PluginSpec> discover(std::vector<std::string>* complaints = nullptr);
 
 // The plugins among the Python packages of a folder: jax_plugins/*/, xla_plugins/*/, libtpu/.
 std::vector<PluginSpec> plugins_in(const std::filesystem::path& folder);

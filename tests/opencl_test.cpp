@@ -167,6 +167,26 @@ TEST_F(OpenCl, SoftmaxOfRowsOfEveryLength) {
   }
 }
 
+// A device limits the bytes of a kernel's arguments.
+TEST_F(OpenCl, WorkOnManyArraysIsSplitOrDoneOnTheHost) {
+  Graph graph("many");
+  std::vector<Value> parts;
+  std::vector<Literal> arguments;
+  for (int i = 0; i < 300; ++i) {
+    parts.push_back(graph.input("x" + std::to_string(i), kFour));
+    arguments.push_back(row({1.0f * static_cast<float>(i), 2, 3, 4}));
+  }
+  Value sum = parts[0];
+  for (std::size_t i = 1; i < parts.size(); ++i) sum = ops::add(ops::neg(sum), parts[i]);
+  graph.output(sum);
+  graph.output(ops::concat(parts, 0));
+  const std::vector<Literal> results = compile(graph, "opencl:0").run(arguments);
+  EXPECT_EQ(results[0].values<float>()[0], 150);  // 299 - 298 + 297 - …
+  EXPECT_EQ(results[0].values<float>()[1], 0);
+  for (std::size_t i = 0; i < 300; ++i)
+    ASSERT_EQ(results[1].values<float>()[4 * i], static_cast<float>(i)) << i;
+}
+
 TEST_F(OpenCl, SumsOfColumnsOfEveryLength) {
   for (const Shape& shape : {Shape{1000, 3}, Shape{5, 1000}, Shape{100, 70}, Shape{4000, 1}}) {
     Graph graph("columns");

@@ -1,9 +1,10 @@
 #pragma once
 
 // Runs a Program by evaluating each step's region, in the very memory the plan gives: what overlaps or is
-// read too late shows in the numbers.
+// read too late shows in the numbers. Steps may be done by other means.
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -18,12 +19,19 @@ using lower::Program;
 using lower::Step;
 using lower::StepKind;
 
+// Does the step on its inputs, outputs and workspace, or says no.
+using OtherMeans = std::function<bool(const Program&, const Step&, const std::vector<std::byte*>&)>;
+
 class Runner {
  public:
   // The memory of inputs and outputs is the caller's; a donated input's is its output's.
   Runner(const Program& program, std::vector<std::byte*> inputs, std::vector<std::byte*> outputs,
-         std::byte* arena)
-      : program_(program), inputs_(std::move(inputs)), outputs_(std::move(outputs)), arena_(arena) {}
+         std::byte* arena, const OtherMeans* other_means = nullptr)
+      : program_(program),
+        inputs_(std::move(inputs)),
+        outputs_(std::move(outputs)),
+        arena_(arena),
+        other_means_(other_means) {}
 
   void run() {
     for (const Step& step : program_.steps) run(step);
@@ -88,7 +96,7 @@ class Runner {
             if (k >= carries) to += i * body.buffers[static_cast<std::size_t>(body.outputs[k])].bytes;
             out.push_back(to);
           }
-          Runner(body, in, out, arena).run();
+          Runner(body, in, out, arena, other_means_).run();
         }
         return;
       }
@@ -100,9 +108,9 @@ class Runner {
           out.push_back(memory(step.outputs[k]));
         for (;;) {
           std::byte go{0};
-          Runner(*step.programs[0], given, {&go}, arena).run();
+          Runner(*step.programs[0], given, {&go}, arena, other_means_).run();
           if (go == std::byte{0}) return;
-          Runner(*step.programs[1], given, out, arena).run();
+          Runner(*step.programs[1], given, out, arena, other_means_).run();
         }
       }
       case StepKind::branch: {
@@ -110,10 +118,17 @@ class Runner {
         const bool first = *given[0] != std::byte{0};
         given.erase(given.begin());
         for (const BufferId b : step.outputs) out.push_back(memory(b));
-        Runner(*step.programs[first ? 0 : 1], given, out, arena).run();
+        Runner(*step.programs[first ? 0 : 1], given, out, arena, other_means_).run();
         return;
       }
       default: break;
+    }
+    if (other_means_ != nullptr) {
+      std::vector<std::byte*> buffers;
+      for (const auto* list : {&step.inputs, &step.outputs})
+        for (const BufferId b : *list) buffers.push_back(memory(b));
+      if (arena != nullptr) buffers.push_back(arena);
+      if ((*other_means_)(program_, step, buffers)) return;
     }
     std::vector<Literal> arguments;
     for (const BufferId b : step.inputs) arguments.push_back(read(b));
@@ -124,6 +139,7 @@ class Runner {
   const Program& program_;
   const std::vector<std::byte*> inputs_, outputs_;
   std::byte* const arena_;
+  const OtherMeans* const other_means_;
 };
 
 // What the Program makes of the arguments.

@@ -76,6 +76,23 @@ void expect_same_values(const ir::Graph& graph, const lower::Program& program) {
                                                                              << lower::to_string(program);
 }
 
+TEST(Fuse, AKernelHasNoMoreBuffersThanTheTargetAllows) {
+  class Narrow final : public lower::Target {
+    std::string_view name() const override { return "narrow"; }
+    lower::KernelLimits limits() const override { return {.buffers = 4}; }
+  };
+  const ir::Graph graph = graph_of("%a: f32[9], %b: f32[9], %c: f32[9], %d: f32[9], %e: f32[9]", R"(
+  %1 = mul(%a, %b)
+  %2 = mul(%1, %c)
+  %3 = mul(%2, %d)
+  %4 = mul(%3, %e)
+  return %4)");
+  const lower::Program program = lower::make_program(graph, Narrow());
+  lower::verify(program);
+  EXPECT_EQ(steps_of(program), "map mul mul\nmap mul mul\n");
+  for (const lower::Step& step : program.steps) EXPECT_LE(step.inputs.size() + step.outputs.size(), 4u);
+}
+
 TEST(Fusion, SoftmaxIsOneKernel) {
   const ir::Graph graph = graph_of("%x: f32[8, 16]", R"(
   %m = reduce(%x) {kind=max, axes=[1]}

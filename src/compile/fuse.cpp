@@ -32,7 +32,10 @@ class Fuser {
         links_(find_links(graph)),
         group_of_(count(), -1),
         levels_(count(), Level::flat),
-        visited_(count(), 0) {}
+        visited_(count(), 0),
+        is_output_(count(), false) {
+    for (const ir::Output& output : graph.outputs()) is_output_[at(output.value.node)] = true;
+  }
 
   Fusion run() {
     start();
@@ -138,7 +141,28 @@ class Fuser {
   }
 
   bool too_large(std::int32_t a, std::int32_t b) {
-    return part(a).nodes.size() + part(b).nodes.size() > static_cast<std::size_t>(limits_.nodes);
+    return part(a).nodes.size() + part(b).nodes.size() > static_cast<std::size_t>(limits_.nodes) ||
+           buffers_of(a, b) > static_cast<std::size_t>(limits_.buffers);
+  }
+
+  // What one kernel of these two groups (or of one, twice) reads and writes.
+  std::size_t buffers_of(std::int32_t a, std::int32_t b) {
+    const auto inside = [&](std::int32_t node) {
+      return group_of_[at(node)] == a || group_of_[at(node)] == b;
+    };
+    std::set<std::int32_t> touched;
+    for (const std::int32_t group : {a, b}) {
+      for (const std::int32_t i : part(group).nodes) {
+        if (is_output_[at(i)]) touched.insert(i);
+        for (const Link& link : sources(i))
+          if (!inside(link.source)) touched.insert(link.source);
+      }
+      for (const std::int32_t reader : part(group).readers)
+        if (!inside(reader))
+          for (const Link& link : sources(reader))
+            if (inside(link.source)) touched.insert(link.source);
+    }
+    return touched.size();
   }
 
   // The level the source of a link must have for a reader, and the domain they share.
@@ -260,7 +284,7 @@ class Fuser {
       for (const std::int32_t i : p.nodes) {
         cost += element_cost(graph_.node(i));
         own = std::max(own, graph_.node(i).types[0].shape.count());
-        possible = possible && !is_output(i);
+        possible = possible && !is_output_[at(i)];
       }
       for (const std::int32_t reader : p.readers) {
         groups.insert(group_of_[at(reader)]);
@@ -272,7 +296,11 @@ class Fuser {
       if (!possible) continue;
       const bool once = groups.size() == 1 && largest <= own;
       if (cost > (once ? 8 * limits_.inlined_cost : limits_.inlined_cost)) continue;
-      dissolve(g);
+      const std::size_t more = buffers_of(g, g);
+      const bool fits = std::all_of(groups.begin(), groups.end(), [&](std::int32_t group) {
+        return buffers_of(group, group) + more <= static_cast<std::size_t>(limits_.buffers);
+      });
+      if (fits) dissolve(g);
     }
   }
 
@@ -314,11 +342,6 @@ class Fuser {
       }
     }
     links = std::move(kept);
-  }
-
-  bool is_output(std::int32_t i) const {
-    return std::any_of(graph_.outputs().begin(), graph_.outputs().end(),
-                       [&](const ir::Output& output) { return output.value.node == i; });
   }
 
   // Libraries are asked about every node that is no generated work.
@@ -385,23 +408,18 @@ class Fuser {
   // Maps whose results only leave the graph share kernels: an optimiser's updates of many tensors.
   void share_updates() {
     std::int32_t into = -1;
-    std::size_t buffers = 0;
+    std::size_t buffers = 0;  // of `into`
     for (std::int32_t g = 0; g < static_cast<std::int32_t>(parts_.size()); ++g) {
       Part& p = parts_[at(g)];
       if (p.nodes.empty() || p.kind != GroupKind::map || !p.readers.empty()) continue;
-      std::set<std::int32_t> touched;
-      for (const std::int32_t i : p.nodes) {
-        if (is_output(i)) touched.insert(i);
-        for (const Link& link : sources(i))
-          if (group_of_[at(link.source)] != g) touched.insert(link.source);
-      }
-      if (into >= 0 && buffers + touched.size() <= static_cast<std::size_t>(limits_.buffers)) {
-        buffers += touched.size();
+      const std::size_t own = buffers_of(g, g);
+      if (into >= 0 && buffers + own <= static_cast<std::size_t>(limits_.buffers)) {
+        buffers += own;
         absorb(into, g);
         continue;
       }
       into = g;
-      buffers = touched.size();
+      buffers = own;
     }
   }
 
@@ -452,6 +470,7 @@ class Fuser {
   std::vector<std::int32_t> group_of_;
   std::vector<Level> levels_;
   std::vector<int> visited_;  // by group
+  std::vector<bool> is_output_;
   int stamp_ = 0;
   std::vector<Part> parts_;
   std::vector<Refusal> refusals_;

@@ -2,6 +2,7 @@
 // donated one is written where it lies.
 
 #include "backend/cpu/cpu.h"
+#include "backend/arguments.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "backend/arguments.h"
 #include "backend/cpu/executor.h"
 #include "backend/cpu/jit.h"
 #include "backend/cpu/source.h"
@@ -63,94 +65,55 @@ class HostBuffer final : public runtime::Buffer {
   bool donated_;
 };
 
+HostBuffer& own(const BufferRef& buffer) { return static_cast<HostBuffer&>(*buffer); }
+
 class CpuSession final : public runtime::Session {
  public:
   explicit CpuSession(std::shared_ptr<const Module> module)
-      : module_(std::move(module)), executor_(module_->compiled), arena_(allocate(program().arena_bytes)) {
-    for (const lower::BufferId b : program().outputs) {
-      const lower::BufferInfo& memory = info(program().memory_of(b));
-      shared_.push_back(memory.role == lower::BufferInfo::Role::input ? memory.position : -1);
-    }
-  }
+      : module_(std::move(module)),
+        executor_(module_->compiled),
+        arena_(allocate(module_->program.arena_bytes)),
+        shared_(runtime::shared_inputs(module_->program)) {}
 
   std::vector<std::vector<BufferRef>> run(const runtime::RunArguments& arguments) override {
-    check(arguments);
+    const lower::Program& program = module_->program;
+    runtime::check_arguments(kName, program, arguments, [](const runtime::Buffer& buffer) {
+      const auto* const mine = dynamic_cast<const HostBuffer*>(&buffer);
+      if (mine == nullptr) return runtime::BufferState::foreign;
+      return mine->is_donated() ? runtime::BufferState::donated : runtime::BufferState::usable;
+    });
     const std::vector<BufferRef>& given = arguments.per_device[0];
     inputs_.clear();
     outputs_.clear();
-    for (const BufferRef& buffer : given) inputs_.push_back(static_cast<const HostBuffer&>(*buffer).memory());
-    std::vector<bool> donated(given.size(), false);
-    for (const int i : arguments.donated) donated[static_cast<std::size_t>(i)] = true;
+    for (const BufferRef& buffer : given) inputs_.push_back(own(buffer).memory());
     std::vector<std::vector<BufferRef>> results(1);
-    for (std::size_t o = 0; o < program().outputs.size(); ++o) {
-      const Type& type = info(program().outputs[o]).type;
-      const std::int32_t input = shared_[o];
-      if (input >= 0 && may_take(given, static_cast<std::size_t>(input), donated)) {
-        results[0].push_back(given[static_cast<std::size_t>(input)]);
+    for (std::size_t o = 0; o < program.outputs.size(); ++o) {
+      const auto input = static_cast<std::size_t>(shared_[o]);
+      if (shared_[o] >= 0 && runtime::may_take(arguments, input)) {
+        results[0].push_back(given[input]);
       } else {
+        const Type& type = program.buffers[static_cast<std::size_t>(program.outputs[o])].type;
         results[0].push_back(std::make_shared<HostBuffer>(type, allocate(type.bytes())));
         // The program works in the input's memory: in a copy when it is not ours to change.
-        if (input >= 0) {
-          std::byte* const copy = static_cast<HostBuffer&>(*results[0].back()).memory();
-          std::memcpy(copy, inputs_[static_cast<std::size_t>(input)], static_cast<std::size_t>(type.bytes()));
-          inputs_[static_cast<std::size_t>(input)] = copy;
+        if (shared_[o] >= 0) {
+          std::byte* const copy = own(results[0].back()).memory();
+          if (copy != nullptr) std::memcpy(copy, inputs_[input], static_cast<std::size_t>(type.bytes()));
+          inputs_[input] = copy;
         }
       }
-      outputs_.push_back(static_cast<HostBuffer&>(*results[0].back()).memory());
+      outputs_.push_back(own(results[0].back()).memory());
     }
     executor_.run(inputs_, outputs_, arena_.get());
-    for (std::size_t i = 0; i < given.size(); ++i)
-      if (donated[i]) static_cast<HostBuffer&>(*given[i]).set_donated(true);
-    for (const BufferRef& result : results[0]) static_cast<HostBuffer&>(*result).set_donated(false);
+    for (const int i : arguments.donated) own(given[static_cast<std::size_t>(i)]).set_donated(true);
+    for (const BufferRef& result : results[0]) own(result).set_donated(false);
     return results;
   }
 
  private:
-  const lower::Program& program() const { return module_->program; }
-  const lower::BufferInfo& info(lower::BufferId b) const {
-    return program().buffers[static_cast<std::size_t>(b)];
-  }
-
-  // A donated buffer that no other argument is.
-  static bool may_take(const std::vector<BufferRef>& given, std::size_t input,
-                       const std::vector<bool>& donated) {
-    if (!donated[input]) return false;
-    for (std::size_t i = 0; i < given.size(); ++i)
-      if (i != input && given[i] == given[input]) return false;
-    return true;
-  }
-
-  void check(const runtime::RunArguments& arguments) const {
-    if (arguments.per_device.size() != 1)
-      refuse(ErrorKind::kInvalidArgument, "wrong number of argument lists", "1",
-             std::to_string(arguments.per_device.size()));
-    const std::vector<BufferRef>& given = arguments.per_device[0];
-    if (given.size() != program().inputs.size())
-      refuse(ErrorKind::kInvalidArgument, "wrong number of arguments",
-             std::to_string(program().inputs.size()), std::to_string(given.size()));
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      const runtime::Buffer* const buffer = given[i].get();
-      const std::string what = fmt::format("argument {}", i);
-      if (buffer == nullptr || typeid(*buffer) != typeid(HostBuffer))
-        refuse(ErrorKind::kInvalidArgument, what, "a buffer of this backend",
-               buffer != nullptr ? buffer->device().to_string() : "none");
-      const Type& wanted = info(program().inputs[i]).type;
-      if (!(buffer->type() == wanted))
-        refuse(buffer->type().dtype == wanted.dtype ? ErrorKind::kShape : ErrorKind::kDType, what,
-               wanted.to_string(), buffer->type().to_string());
-      if (static_cast<const HostBuffer*>(buffer)->is_donated())
-        refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated", {}, what);
-    }
-    for (const int i : arguments.donated)
-      if (i < 0 || static_cast<std::size_t>(i) >= given.size())
-        refuse(ErrorKind::kInvalidArgument, "donated argument out of range",
-               fmt::format("an index below {}", given.size()), std::to_string(i));
-  }
-
   const std::shared_ptr<const Module> module_;
   Executor executor_;
   const std::shared_ptr<std::byte> arena_;
-  std::vector<std::int32_t> shared_;  // by output: the input whose memory it is, or -1
+  const std::vector<std::int32_t> shared_;  // by output: the input whose memory it is, or -1
   std::vector<std::byte*> inputs_, outputs_;
 };
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <optional>
 
 #include "backend/cpu/source.h"
 #include "backend/cpu/target.h"
+#include "backend/step_text.h"
 #include "base/parallel.h"
 #include "codegen/kernel.h"
 #include "compile/links.h"
@@ -55,44 +55,10 @@ double work_of(const Step& step) {
   return work;
 }
 
-// What the timeline shows of a step: the ops it does, each once, in order.
-std::string label(const Step& step, std::string_view name) {
-  std::string text(name);
-  std::vector<ir::Op> seen;
-  for (const ir::Node& node : step.region.graph.nodes()) {
-    if (node.op == ir::Op::input || node.op == ir::Op::constant) continue;
-    if (std::find(seen.begin(), seen.end(), node.op) != seen.end()) continue;
-    text += seen.empty() ? " " : "+";
-    text += ir::name(node.op);
-    seen.push_back(node.op);
-  }
-  return text;
-}
-
-std::string details(const lower::Program& program, const Step& step, std::int64_t items) {
-  std::int64_t bytes = 0;
-  for (const auto* list : {&step.inputs, &step.outputs})
-    for (const BufferId b : *list) bytes += program.buffers[static_cast<std::size_t>(b)].bytes;
-  const bool is_kernel = step.kind == StepKind::kernel;
-  return timeline::details({{"kind", is_kernel ? lower::name(step.group) : lower::name(step.kind)},
-                            {"bytes", bytes},
-                            {"items", items}});
-}
-
-// The kernels of a Program and who calls which. Layers repeat: a kernel that differs from another in its name
-// alone is compiled once.
+// The kernels of a Program, and who calls which.
 struct Kernels {
-  std::vector<codegen::Kernel> distinct;
-  std::map<std::string, std::string> names;  // by the text without the name
+  codegen::KernelSet set;
   std::vector<std::pair<Compiled::Call*, std::string>> wanted;
-
-  void add(codegen::Kernel kernel, Compiled::Call* call) {
-    std::string text = kernel.source;
-    text.erase(text.find(kernel.name), kernel.name.size());
-    const auto [known, is_new] = names.try_emplace(std::move(text), kernel.name);
-    wanted.emplace_back(call, known->second);
-    if (is_new) distinct.push_back(std::move(kernel));
-  }
 };
 
 void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled,
@@ -107,12 +73,12 @@ void generate(const lower::Program& program, const std::string& prefix, Compiled
       compiled.calls[s].items = kernel->items;
       const double threads = work_of(step) / kWorthAThread;
       compiled.calls[s].threads = static_cast<int>(std::clamp(threads, 1.0, 1024.0));
-      kernels.add(*std::move(kernel), &compiled.calls[s]);
+      kernels.wanted.emplace_back(&compiled.calls[s], kernels.set.add(*std::move(kernel)));
     } else {
       compiled.calls[s].source = source_call(step);
     }
-    compiled.calls[s].label = label(step, name);
-    compiled.calls[s].details = details(program, step, compiled.calls[s].items);
+    compiled.calls[s].label = runtime::step_label(step, name);
+    compiled.calls[s].details = runtime::step_details(program, step, compiled.calls[s].items);
     compiled.sub_programs[s].resize(step.programs.size());
     for (std::size_t k = 0; k < step.programs.size(); ++k)
       generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k], kernels);
@@ -151,7 +117,8 @@ std::shared_ptr<const Module> make_module(const ir::Graph& graph, const KernelOp
   {
     const timeline::Span span("compile", "codegen");
     generate(module->program, "k", module->compiled, kernels);
-    if (!kernels.distinct.empty()) source = codegen::source_file(kernels.distinct, codegen::Dialect::c);
+    const std::vector<codegen::Kernel>& distinct = kernels.set.distinct();
+    if (!distinct.empty()) source = codegen::source_file(distinct, codegen::Dialect::c);
   }
   if (!source.empty()) {
     const timeline::Span span("compile", "jit");
@@ -210,10 +177,12 @@ void Executor::run_step(std::size_t s) {
     return;
   }
   if (call.source) {
-    std::vector<std::byte*> inputs, outputs;
-    for (const BufferId b : step.inputs) inputs.push_back(memory(b));
-    for (const BufferId b : step.outputs) outputs.push_back(memory(b));
-    cpu::run(*call.source, inputs, outputs);
+    Inner& inner = inner_[s];
+    inner.inputs.clear();
+    inner.outputs.clear();
+    for (const BufferId b : step.inputs) inner.inputs.push_back(memory(b));
+    for (const BufferId b : step.outputs) inner.outputs.push_back(memory(b));
+    cpu::run(*call.source, inner.inputs, inner.outputs);
     return;
   }
   switch (step.kind) {
@@ -267,13 +236,13 @@ void Executor::scan(std::size_t s) {
   std::byte* const arena = step.workspace >= 0 ? memory(step.workspace) : nullptr;
   const auto carries = static_cast<std::size_t>(step.carries);
   const auto xs = static_cast<std::size_t>(step.region.graph.node(step.region.anchor).as<ir::ScanAttrs>().xs);
-  const std::vector<std::byte*> first = inner.inputs;
+  inner.first = inner.inputs;
   const auto bytes = [&](BufferId b) { return body.buffers[static_cast<std::size_t>(b)].bytes; };
   inner.outputs.resize(body.outputs.size());
   for (std::int64_t n = 0; n < step.length; ++n) {
     const std::int64_t i = step.reverse ? step.length - 1 - n : n;
     for (std::size_t k = carries; k < carries + xs; ++k)
-      inner.inputs[k] = first[k] + i * bytes(body.inputs[k]);
+      inner.inputs[k] = inner.first[k] + i * bytes(body.inputs[k]);
     for (std::size_t k = 0; k < body.outputs.size(); ++k)
       inner.outputs[k] = memory(step.outputs[k]) + (k < carries ? 0 : i * bytes(body.outputs[k]));
     inner.executors[0].run(inner.inputs, inner.outputs, arena);

@@ -4,7 +4,6 @@
 // nothing but what steps without a kernel need, which are evaluated.
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,7 +46,7 @@ class Executor {
  private:
   struct Inner {
     std::vector<Executor> executors;
-    std::vector<std::byte*> inputs, outputs;
+    std::vector<std::byte*> inputs, outputs, first;  // first: of a scan's slices
   };
   std::byte* memory(lower::BufferId b) const { return base_[static_cast<std::size_t>(b)]; }
   void run_step(std::size_t s);

@@ -22,11 +22,13 @@ using lower::StepKind;
 
 constexpr std::size_t kArgumentBytes = sizeof(cl_mem) + sizeof(cl_ulong);  // of one buffer
 
+int most_buffers(const Device& device) {  // of a kernel, its workspace among them
+  return static_cast<int>(std::min<std::size_t>(device.argument_bytes() / kArgumentBytes, 4096));
+}
+
 class OpenClTarget final : public lower::Target {
  public:
-  explicit OpenClTarget(const Device& device)
-      : buffers_(static_cast<int>(std::min<std::size_t>(device.argument_bytes() / kArgumentBytes, 4096)) -
-                 4) {}
+  explicit OpenClTarget(const Device& device) : buffers_(most_buffers(device) - 1) {}
   std::string_view name() const override { return "opencl"; }
   lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = buffers_}; }
 
@@ -54,15 +56,17 @@ class Generator {
       const Step& step = program.steps[s];
       const std::string name = fmt::format("{}{}", prefix, s);
       Compiled::Call& call = compiled.calls[s];
-      if (std::optional<codegen::Kernel> kernel =
-              codegen::make_kernel(step, name, codegen::Dialect::opencl)) {
+      const bool fits = static_cast<int>(step.inputs.size() + step.outputs.size()) < most_buffers(device_);
+      if (std::optional<codegen::Kernel> kernel;
+          fits && (kernel = codegen::make_kernel(step, name, codegen::Dialect::opencl))) {
         call.groups = static_cast<std::size_t>(kernel->groups);
         call.threads = static_cast<std::size_t>(kernel->threads);
         call.scratch = kernel->scratch;
         call.kernel = kernels_.add(*std::move(kernel));
       } else if (step.programs.empty() && step.kind != StepKind::copy) {
         call.source = source_call(device_, step);
-        if (!call.source) note(step);
+        if (!call.source)
+          note(step, fits ? "it has no kernel in OpenCL" : "too many buffers for this device");
       }
       call.label = runtime::step_label(step, name);
       call.details = runtime::step_details(program, step, static_cast<std::int64_t>(call.groups));
@@ -74,10 +78,10 @@ class Generator {
   const std::vector<codegen::Kernel>& kernels() const { return kernels_.distinct(); }
 
  private:
-  void note(const Step& step) {
+  void note(const Step& step, std::string_view why) {
     const std::int32_t anchor = step.region.anchor;
-    top_.notes.push_back(fmt::format("{} runs on the host: it has no kernel in OpenCL",
-                                     anchor < 0 ? "a step" : ir::name(step.region.graph.node(anchor).op)));
+    top_.notes.push_back(fmt::format(
+        "{} runs on the host: {}", anchor < 0 ? "a step" : ir::name(step.region.graph.node(anchor).op), why));
   }
 
   const Device& device_;

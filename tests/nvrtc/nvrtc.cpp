@@ -1,0 +1,88 @@
+#include "nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "systole/base/error.h"
+#include "systole/compile/passes.h"
+
+namespace systole::nvrtc {
+
+namespace {
+
+std::optional<Api> load() {
+  void* library = nullptr;
+  for (const char* const name :
+       {SYSTOLE_DEPS "/nvidia/cu13/lib/libnvrtc.so.13", "libnvrtc.so.13", "libnvrtc.so"})
+    if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return std::nullopt;
+  Api api;
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(::dlsym(library, name));
+    return function != nullptr;
+  };
+  const bool complete = find(api.create, "nvrtcCreateProgram") && find(api.compile, "nvrtcCompileProgram") &&
+                        find(api.log_size, "nvrtcGetProgramLogSize") && find(api.log, "nvrtcGetProgramLog") &&
+                        find(api.code_size, "nvrtcGetCUBINSize") && find(api.code, "nvrtcGetCUBIN") &&
+                        find(api.destroy, "nvrtcDestroyProgram");
+  return complete ? std::optional(api) : std::nullopt;
+}
+
+class GpuTarget final : public lower::Target {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 500}; }
+};
+
+}  // namespace
+
+const Api* find() {
+  static const std::optional<Api> api = load();
+  return api ? &*api : nullptr;
+}
+
+std::vector<char> machine_code(const Api& api, const std::string& source, const std::string& architecture) {
+  Api::Program program = nullptr;
+  if (api.create(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr) != 0)
+    throw Error(ErrorKind::kInternal, "nvrtc", "no program is made");
+  const std::string target = "--gpu-architecture=" + architecture;
+  const char* const options[] = {target.c_str(), "--fmad=false", "--std=c++17", "-w"};
+  const int status = api.compile(program, 4, options);
+  std::size_t size = 0;
+  std::string words;
+  std::vector<char> code;
+  if (status != 0) {
+    api.log_size(program, &size);
+    words.resize(size);
+    api.log(program, words.data());
+  } else if (api.code_size(program, &size) == 0) {
+    code.resize(size);
+    api.code(program, code.data());
+  }
+  api.destroy(&program);
+  if (code.empty()) throw Error(ErrorKind::kInternal, "nvrtc", "no machine code: " + words.substr(0, 4000));
+  return code;
+}
+
+lower::Program program_of(const ir::Graph& graph, bool optimize) {
+  return lower::make_program(
+      passes::prepared_for_kernels(optimize ? passes::run_passes(graph, passes::standard_passes()) : graph,
+                                   optimize),
+      GpuTarget());
+}
+
+std::optional<lower::Program> program_of(const conformance::Fixture& fixture, bool optimize) {
+  if (fixture.arguments.size() > 1) return std::nullopt;
+  return program_of(conformance::bound_graph(fixture), optimize);
+}
+
+Shard shard() {
+  const char* const text = std::getenv("SYSTOLE_TEST_SHARD");
+  if (text == nullptr) return {};
+  char* end = nullptr;
+  const std::size_t index = std::strtoul(text, &end, 10);
+  return {index, std::strtoul(end + 1, nullptr, 10)};
+}
+
+}  // namespace systole::nvrtc

@@ -82,8 +82,16 @@ class Gpu {
     constexpr unsigned kGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
     std::uint64_t address = 0;
     check(driver_.allocate(&address, std::max<std::size_t>(bytes, 1), kGlobal), "cuMemAllocManaged");
-    return {reinterpret_cast<std::byte*>(address),
-            [this](std::byte* p) { driver_.free(reinterpret_cast<std::uint64_t>(p)); }};
+    auto* const memory = reinterpret_cast<std::byte*>(address);
+    shared_[memory] = bytes;
+    return {memory, [this](std::byte* p) {
+              shared_.erase(p);
+              driver_.free(reinterpret_cast<std::uint64_t>(p));
+            }};
+  }
+  bool is_shared(const std::byte* p) const {
+    const auto after = shared_.upper_bound(p);
+    return after != shared_.begin() && p <= std::prev(after)->first + std::prev(after)->second;
   }
   Bytes copy(const void* from, std::size_t bytes) const {
     Bytes made = allocate(bytes);
@@ -94,6 +102,7 @@ class Gpu {
  private:
   const Driver& driver_;
   std::string architecture_;
+  mutable std::map<const std::byte*, std::size_t> shared_;  // bytes, by where they begin
 };
 
 // A few Programs and all their kernels.
@@ -161,14 +170,22 @@ class Batch {
     if (found == calls_.end()) return false;
     const Call& call = found->second;
     if (call.groups == 0) return true;
-    std::vector<Gpu::Bytes> constants;  // the Program's lie in the host's own memory
-    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-      const lower::BufferInfo& info =
-          program.buffers[static_cast<std::size_t>(program.memory_of(step.inputs[i]))];
-      if (info.role == lower::BufferInfo::Role::constant)
-        buffers[i] =
-            constants.emplace_back(gpu_.copy(buffers[i], static_cast<std::size_t>(info.bytes))).get();
-    }
+    // A constant of the Program, or the answer of a loop's condition, lies in the host's own memory.
+    struct Copy {
+      std::byte* host;
+      std::size_t bytes;
+      Gpu::Bytes shared;
+    };
+    std::vector<Copy> copies;
+    const auto share = [&](std::size_t i, lower::BufferId b) {
+      if (gpu_.is_shared(buffers[i])) return;
+      const auto bytes = static_cast<std::size_t>(program.buffers[static_cast<std::size_t>(b)].bytes);
+      copies.push_back({buffers[i], bytes, gpu_.copy(buffers[i], bytes)});
+      buffers[i] = copies.back().shared.get();
+    };
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) share(i, step.inputs[i]);
+    const std::size_t written = copies.size();
+    for (std::size_t i = 0; i < step.outputs.size(); ++i) share(step.inputs.size() + i, step.outputs[i]);
     void* function = nullptr;
     check(gpu_.driver().find(&function, module_, call.name.c_str()), "cuModuleGetFunction");
     std::vector<void*> parameters;
@@ -178,6 +195,8 @@ class Batch {
                                nullptr),
           "cuLaunchKernel");
     check(gpu_.driver().synchronize(), "cuCtxSynchronize");
+    for (std::size_t i = written; i < copies.size(); ++i)
+      std::memcpy(copies[i].host, copies[i].shared.get(), copies[i].bytes);
     return true;
   }
 
@@ -219,12 +238,13 @@ TEST_F(OnGpu, EveryFixtureHolds) {
     for (const auto& [fixture, program] : cases) batch.add(program);
     batch.compile();
     for (const auto& [fixture, program] : cases) {
+      SCOPED_TRACE(fixture.name);
       const std::vector<Literal> results = batch.run(program, fixture.arguments[0]);
       const ir::Graph typed = conformance::bound_graph(fixture);
       const conformance::Rule rule{conformance::row_tolerance(fixture.name), true};
       for (std::size_t i = 0; i < results.size(); ++i)
         EXPECT_EQ(conformance::compare(results[i], typed.output_type(i), fixture.expected[0][i], rule), "")
-            << fixture.name << " " << fixture.graph.outputs()[i].name;
+            << fixture.graph.outputs()[i].name;
       ++rows;
     }
   }

@@ -36,7 +36,7 @@ S_KERNEL(THREADS) block_sum(S_GLOBAL const float* x, S_GLOBAL float* sums, int n
 }
 )";
 
-// In C a kernel gets a range of the launch's points; here a point is a group.
+// In C a kernel gets a range of the launch's threads; here a group is one thread.
 const std::string kInC = R"(
 void block_sum(const float* x, float* sums, int n, int groups, long long begin, long long end) {
   for (long long g = begin; g < end; ++g) {
@@ -71,10 +71,9 @@ int main(int argc, char** argv) try {
   const int threads = DeviceName::parse(device).backend == "cpu" ? 1 : 256;
   const SourceModule module(device, {.portable = kByGroups, .c = kInC},
                             {.defines = {{"THREADS", std::to_string(threads)}}});
-  const auto block_sum =
-      module.function<void(const DeviceArray<float>&, DeviceArray<float>&, int, int)>("block_sum");
+  const auto block_sum = module.function<void(const float*, float*, int, int)>("block_sum");
   const DeviceArray<float> x(device, values);
-  DeviceArray<float> sums(device, Shape{kGroups}), total(device, Shape{1});
+  DeviceArray<float> sums(device, {kGroups}), total(device, {1});
   block_sum({.grid = {kGroups}, .block = {threads}})(x, sums, kCount, kGroups);
   block_sum({.grid = {1}, .block = {threads}})(sums, total, kGroups, 1);
 

@@ -39,12 +39,10 @@ int main(int argc, char** argv) try {
     x[i] = static_cast<float>(i);
     y[i] = static_cast<float>(2 * i) + 0.5f;
   }
-  DeviceArray<float> a(device, x), b(device, y), c(device, Shape{kCount});
+  DeviceArray<float> a(device, x), b(device, y), c(device, {kCount});
 
   const SourceModule module(device, {.portable = kSource});
-  const auto add =
-      module.function<void(const DeviceArray<float>&, const DeviceArray<float>&, DeviceArray<float>&, int)>(
-          "add");
+  const auto add = module.function<void(const float*, const float*, float*, int)>("add");
   add({.grid = {(kCount + 255) / 256}, .block = {256}})(a, b, c, kCount);
 
   int wrong = 0;

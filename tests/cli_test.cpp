@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -401,14 +402,54 @@ TEST_F(CliTest, DoctorNamesWhatIsBrokenWithItsRepair) {
     EXPECT_NE(broken.out.find("FAIL     pjrt:plugin: ./plugin.so (SYSTOLE_PJRT_PLUGIN)"), std::string::npos)
         << broken.out;
   }
-  EXPECT_NE(broken.out.find("FAIL     CC=/no/such/compiler does not run"), std::string::npos) << broken.out;
-  EXPECT_NE(broken.out.find("repair: set CC to a C++ compiler, or unset it"), std::string::npos)
+  EXPECT_NE(broken.out.find("FAIL     CC=/no/such/compiler: there is no such program"), std::string::npos)
+      << broken.out;
+  EXPECT_NE(broken.out.find("repair: set CC, SYSTOLE_CLANG_PATH and TMPDIR to what works, or unset them"),
+            std::string::npos)
       << broken.out;
 
   write("blocked", "");
   EXPECT_NE(
       run("doctor", "", clean + " SYSTOLE_CACHE_DIR=blocked").out.find("FAIL     blocked is not a folder"),
       std::string::npos);
+}
+
+// What doctor says of compilers is what a run does with them.
+TEST_F(CliTest, DoctorAndRunsAgreeOnTheCompiler) {
+  write_affine();
+  const std::string nothing = "env SYSTOLE_CACHE=0 COLUMNS=2000 SYSTOLE_CLANG_PATH=none PATH=none CC=";
+  const Outcome doctor = run("doctor", "", nothing + "/bin/false");
+  EXPECT_NE(doctor.out.find("\n  missing  cpu: evaluated without kernels"), std::string::npos) << doctor.out;
+  EXPECT_NE(doctor.out.find("repair: much slower than kernels: apt install"), std::string::npos)
+      << doctor.out;
+  EXPECT_NE(doctor.out.find("FAIL     /bin/false: does not compile"), std::string::npos) << doctor.out;
+  const Outcome eval = run("eval affine.sir --in x.npy w.npy b.npy --device cpu", "", nothing + "/bin/false");
+  EXPECT_EQ(eval.code, 0) << eval.err;
+  EXPECT_NE(eval.err.find("systole: warning: steps are evaluated without kernels: /bin/false"),
+            std::string::npos)
+      << eval.err;
+  const Outcome portable = run("doctor", "", "env SYSTOLE_JIT=portable");
+  EXPECT_NE(portable.out.find("\n  missing  cpu: evaluated without kernels"), std::string::npos)
+      << portable.out;
+}
+
+TEST_F(CliTest, ATraceThatCannotBeWrittenIsTold) {
+  write_affine();
+  const std::string eval = "eval affine.sir --in x.npy w.npy b.npy --device reference";
+  const std::string clean = "env -u SYSTOLE_LOG SYSTOLE_TRACE=";
+  for (const auto& [file, reason] :
+       {std::pair{"no/trace.json", "No such file or directory"}, {"/dev/full", "it is not a regular file"}}) {
+    const Outcome outcome = run(eval, "", clean + file);
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_EQ(outcome.err, std::string("systole: warning: ") + file +
+                               ": the timeline cannot be written: " + reason + "\n");
+  }
+  // Files of 512 bytes at most: the end of the timeline does not fit.
+  const Outcome full = run(eval, "", "trap '' XFSZ; ulimit -f 1; " + clean + "trace.json");
+  EXPECT_EQ(full.code, 0);
+  EXPECT_EQ(full.err, "systole: warning: trace.json: the timeline ends here: File too large\n");
+  EXPECT_EQ(run(eval, "", clean + "trace.json").err, "");
+  EXPECT_NE(read("trace.json").find("run affine"), std::string::npos);
 }
 
 TEST_F(CliTest, DoctorStartsEveryPluginThatIsFound) {
@@ -471,6 +512,62 @@ TEST_F(CliTest, CacheIsShownAndCleared) {
   EXPECT_NE(off.err.find("cache: there is none"), std::string::npos) << off.err;
   const Outcome wrong = run("doctor", "", there + " SYSTOLE_CACHE=maybe");
   EXPECT_NE(wrong.out.find("FAIL     SYSTOLE_CACHE: not a switch"), std::string::npos) << wrong.out;
+}
+
+// The commands of docs/compiler.md, on the file that it names.
+TEST_F(CliTest, TheCompilerPageShowsWhatTheCommandPrints) {
+  const fs::path root = SYSTOLE_SOURCE_DIR;
+  std::ifstream in(root / "docs/compiler.md");
+  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  fs::copy(root / "examples", folder_ / "examples");
+  const std::string prompt = "$ systole ";
+  int commands = 0;
+  for (std::size_t at = page.find(prompt); at != page.npos; at = page.find(prompt, at)) {
+    at += prompt.size();
+    const std::size_t end = page.find('\n', at);
+    const Outcome outcome = run(page.substr(at, end - at));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    const std::string shown = page.substr(end + 1, page.find("```", end) - end - 1);
+    EXPECT_EQ(outcome.out.substr(0, shown.size()), shown);
+    ++commands;
+  }
+  EXPECT_EQ(commands, 2);
+}
+
+TEST_F(CliTest, CompilePrintsStepsKernelsOrBoth) {
+  write_affine();
+  const std::string steps = run("compile affine.sir --size N=3").out,
+                    kernels = run("compile affine.sir --size N=3 --source").out,
+                    both = run("compile affine.sir --size N=3 --source --explain").out;
+  EXPECT_EQ(run("compile affine.sir --size N=3 --explain").out, steps);
+  ASSERT_FALSE(steps.empty());
+  std::string comments;
+  std::istringstream lines(steps);
+  for (std::string line; std::getline(lines, line);) comments += "// " + line + "\n";
+  EXPECT_EQ(both, comments + "\n" + kernels);
+}
+
+TEST_F(CliTest, CompileSaysWhichTrainingStepsThereAre) {
+  expect_usage_error(run("compile T1@63"), "there is no T1@63; the batches of T1 are 64, 512");
+  for (const char* other : {"I1", "K1"})
+    expect_usage_error(run(std::string("compile ") + other), "is not a training step; these are T1@64");
+  expect_usage_error(run("compile T7"), "did you mean T1?");
+  expect_failure(run("compile no.sir"), "no.sir: cannot open");
+}
+
+// CUDA takes 4096 bytes of arguments, OpenCL's least is 1024 with twice as many for a buffer.
+TEST_F(CliTest, KernelsAreSplitByWhatATargetTakes) {
+  std::string inputs, sum, last = "%x0";
+  for (int i = 0; i < 120; ++i) {
+    const std::string n = std::to_string(i);
+    inputs += (i > 0 ? ", %x" : "%x") + n + ": f32[4]";
+    if (i > 0) sum += "  %s" + n + " = add(" + last + ", %x" + n + ")\n";
+    if (i > 0) last = "%s" + n;
+  }
+  write("many.sir", "systole.ir 1\ngraph @many(" + inputs + ") {\n" + sum + "  return " + last + "\n}\n");
+  EXPECT_TRUE(run("compile many.sir --target cuda").out.starts_with("1 kernels"));
+  EXPECT_FALSE(run("compile many.sir --target opencl").out.starts_with("1 kernels"));
 }
 
 TEST_F(CliTest, ClosedPipeIsQuietAndFullDiskIsNot) {

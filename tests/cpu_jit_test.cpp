@@ -12,12 +12,15 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <thread>
 
 #include "backend/cpu/executor.h"
 #include "backend/cpu/jit_compilers.h"
+#include "base/log.h"
 #include "error_check.h"
 #include "eval/eval.h"
 #include "sanitized.h"
@@ -33,7 +36,7 @@ namespace fs = std::filesystem;
 
 std::vector<Literal> run_module(const ir::Graph& graph, const std::vector<Literal>& arguments,
                                 const KernelOptions& options) {
-  const std::shared_ptr<const Module> module = make_module(graph, options);
+  const std::shared_ptr<const Module> module = make_module(graph, false, options);
   EXPECT_EQ(module->library == nullptr, options.jit == "portable");
   std::vector<Literal> held, results;
   std::vector<std::byte*> inputs, outputs;
@@ -161,7 +164,7 @@ float written_by(const Library& library) {
 }
 
 bool has_module() { return clang_module() != nullptr; }
-bool has_command() { return compiler_command() != nullptr; }
+bool has_command() { return !compiler_commands().empty(); }
 
 class CpuJit : public ScratchFolder {
  protected:
@@ -302,7 +305,7 @@ TEST_F(CpuJit, AModuleThatIsNotOursIsRefused) {
     return error_of(ErrorKind::kUnsupported, [&] { module->compile("", {}); });
   };
   const auto library = [](const std::string& source) {
-    return compiler_command()->compile(source, {"-fPIC"});
+    return compiler_commands().at(0)->compile(source, {"-fPIC"});
   };
   EXPECT_NE(refusal("not a library").find("does not load"), std::string::npos);
   EXPECT_NE(refusal(library("int x;")).find("not the compiler module"), std::string::npos);
@@ -364,6 +367,92 @@ TEST_F(CpuJit, AWarmStartLoadsNoCompiler) {
   if (!has_module()) GTEST_SKIP() << "no clang in process";
   ASSERT_TRUE(succeeded(start("CpuJitChild.DISABLED_CompilesTwoSources")));
   EXPECT_TRUE(succeeded(start("CpuJitChild.DISABLED_FindsTwoSourcesWithoutLlvm")));
+}
+
+// The ladder is looked up once, so each setting has a process of its own.
+class CpuJitLadder : public CpuJit {
+ protected:
+  // Without clang in this process, and with an empty PATH unless there is a program for it.
+  bool passes(const std::string& test, const std::string& cc, const std::string& path,
+              const std::string& scratch = "") {
+    const std::pair<const char*, std::string> settings[] = {{"CC", cc},
+                                                            {"PATH", path},
+                                                            {"TMPDIR", scratch},
+                                                            {"SYSTOLE_CACHE", "0"},
+                                                            {"SYSTOLE_CLANG_PATH", folder_ / "none"}};
+    std::vector<std::optional<std::string>> old;
+    for (const auto& [name, value] : settings) {
+      const char* const before = std::getenv(name);
+      old.push_back(before != nullptr ? std::optional<std::string>(before) : std::nullopt);
+      value.empty() ? ::unsetenv(name) : ::setenv(name, value.c_str(), 1);
+    }
+    const bool passed = succeeded(start(test));
+    for (std::size_t i = 0; i < old.size(); ++i)
+      old[i] ? ::setenv(settings[i].first, old[i]->c_str(), 1) : ::unsetenv(settings[i].first);
+    return passed;
+  }
+  std::string here() const { return (folder_ / "none").string(); }
+};
+
+TEST_F(CpuJitLadder, ACommandThatCannotCompileLeavesTheWorkToTheNext) {
+  if (!has_command()) GTEST_SKIP() << "no compiler";
+  for (const char* bad : {"/bin/false", "/bin/true", "/bin/sh -c false"})
+    EXPECT_TRUE(passes("CpuJitChild.DISABLED_CompilesAndTellsWhyNotByCc", bad, std::getenv("PATH"))) << bad;
+}
+
+TEST_F(CpuJitLadder, WithoutACompilerThatWorksStepsAreEvaluated) {
+  EXPECT_TRUE(passes("CpuJitChild.DISABLED_HasNoKernels", "/bin/false", here()));
+  EXPECT_TRUE(passes("CpuJitChild.DISABLED_HasNoKernels", "/no/such/compiler", here()));
+}
+
+TEST_F(CpuJitLadder, AScratchFolderThatCannotBeMadeIsNoError) {
+  if (!has_command()) GTEST_SKIP() << "no compiler";
+  for (const char* scratch : {"/proc", "/no/such/folder"})
+    EXPECT_TRUE(passes("CpuJitChild.DISABLED_HasNoKernels", "", std::getenv("PATH"), scratch)) << scratch;
+}
+
+TEST_F(CpuJitLadder, ACommandThatWorksAndRefusesAKernelIsAnError) {
+  if (!has_command()) GTEST_SKIP() << "no compiler";
+  EXPECT_TRUE(passes("CpuJitChild.DISABLED_RefusesAKernel", "", std::getenv("PATH")));
+}
+
+std::vector<std::string> warnings_of(const std::function<void()>& work) {
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view message) { warnings.emplace_back(message); }, LogLevel::warn);
+  work();
+  set_log_sink({});
+  return warnings;
+}
+
+TEST(CpuJitChild, DISABLED_CompilesAndTellsWhyNotByCc) {
+  EXPECT_NE(kernels_in_words().find("kernels by /bin/"), std::string::npos);  // nothing is tried for words
+  std::vector<std::string> warnings = warnings_of([] {
+    EXPECT_EQ(written_by(*compile_kernels(source_writing(3))), 3);
+    EXPECT_EQ(written_by(*compile_kernels(source_writing(4))), 4);
+  });
+  std::erase_if(warnings, [](const std::string& w) { return w.find("SYSTOLE_CLANG_PATH") != w.npos; });
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find(std::string(std::getenv("CC")).substr(0, 7)), std::string::npos) << warnings[0];
+  EXPECT_EQ(kernels_in_words().find("/bin/false"), std::string::npos);
+}
+
+TEST(CpuJitChild, DISABLED_HasNoKernels) {
+  const std::vector<std::string> warnings = warnings_of([] {
+    EXPECT_EQ(compile_kernels(source_writing(3)), nullptr);
+    EXPECT_EQ(compile_kernels(source_writing(4)), nullptr);
+  });
+  EXPECT_LE(warnings.size(), 3u);  // of two variables, and of all compilers together
+  EXPECT_FALSE(makes_kernels());
+  EXPECT_NE(kernels_in_words().find("without kernels"), std::string::npos);
+  for (const CompilerState& state : compiler_states()) EXPECT_FALSE(state.trouble.empty()) << state.name;
+  ::setenv("SYSTOLE_JIT", "cc", 1);  // what is asked for must work
+  const std::string words = error_of(ErrorKind::kUnsupported, [] { compile_kernels(source_writing(5)); });
+  EXPECT_FALSE(words.empty());
+}
+
+TEST(CpuJitChild, DISABLED_RefusesAKernel) {
+  error_of(ErrorKind::kInternal, [] { compile_kernels("void k(void) { no_such_type x; }"); });
+  EXPECT_EQ(written_by(*compile_kernels(source_writing(3))), 3);
 }
 
 void compile_two() {

@@ -1,11 +1,14 @@
 // docs/ir.md holds the op tables that `systole ops --markdown` prints, so the page cannot fall behind
-// ops.def.
+// ops.def; docs/compiler.md has every variable that the source reads.
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -13,11 +16,23 @@
 
 namespace {
 
-std::string read_page() {
-  std::ifstream in(std::string(SYSTOLE_SOURCE_DIR) + "/docs/ir.md");
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
+}
+
+std::string read_page() { return text_of(std::string(SYSTOLE_SOURCE_DIR) + "/docs/ir.md"); }
+
+// What stands as `begin`NAME`end` in the text, NAME being a variable of ours.
+std::set<std::string> variables_in(const std::string& text, const std::string& begin,
+                                   const std::string& end) {
+  std::set<std::string> names;
+  const std::regex form(begin + "(SYSTOLE_[A-Z0-9_]*[A-Z0-9])" + end);
+  for (auto at = std::sregex_iterator(text.begin(), text.end(), form); at != std::sregex_iterator(); ++at)
+    names.insert((*at)[1]);
+  return names;
 }
 
 TEST(Docs, EveryOpAndCompositeStandsInTheIrPage) {
@@ -28,6 +43,18 @@ TEST(Docs, EveryOpAndCompositeStandsInTheIrPage) {
   for (const systole::ir::CompositeDef* composite : systole::ir::all_composites()) {
     EXPECT_NE(page.find("`" + composite->name + "`"), std::string::npos) << composite->name;
   }
+}
+
+TEST(Docs, EveryVariableThatTheSourceReadsStandsInTheCompilerPage) {
+  const std::string root = SYSTOLE_SOURCE_DIR, page = text_of(root + "/docs/compiler.md");
+  const std::size_t from = page.find("<!-- variables:begin -->"), to = page.find("<!-- variables:end -->");
+  ASSERT_NE(from, std::string::npos);
+  ASSERT_NE(to, std::string::npos);
+  std::set<std::string> read;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(root + "/src"))
+    if (file.path().extension() == ".cpp" || file.path().extension() == ".h")
+      read.merge(variables_in(text_of(file.path()), "\"", "\""));
+  EXPECT_EQ(variables_in(page.substr(from, to - from), "\\| `", "` \\|"), read);
 }
 
 #ifdef SYSTOLE_COMMAND

@@ -24,7 +24,7 @@ namespace systole {
 namespace {
 
 lower::Program program_of(const ir::Graph& graph) {
-  lower::Program program = lower::make_program(passes::prepared_for_kernels(graph), cpu::target());
+  lower::Program program = lower::make_program(lower::prepared(graph, cpu::target()), cpu::target());
   lower::verify(program);
   return program;
 }
@@ -65,7 +65,7 @@ TEST(Explain, ElementwiseWorkOfAGptBlockIsInsideItsNeighbours) {
 // Memory as the executor uses it: a run over an arena full of marks changes its last bytes and none behind.
 std::int64_t measured_arena(const ir::Graph& graph) {
   constexpr std::byte kMark{0xA5};
-  const std::shared_ptr<const cpu::Module> module = cpu::make_module(passes::prepared_for_kernels(graph));
+  const std::shared_ptr<const cpu::Module> module = cpu::make_module(graph);
   const lower::Program& program = module->program;
   const auto made = [&](const std::vector<lower::BufferId>& list) {
     std::vector<std::vector<std::byte>> memory;

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/jit.h"
 #include "error_check.h"
+#include "systole/autodiff.h"
 #include "systole/ops.h"
 #include "systole/runtime.h"
 
@@ -23,16 +24,38 @@ using ir::Values;
 
 // y = a + 2b; z = a·b; in C once for all elements, in OpenCL a thread for each.
 ir::KernelAttrs both(const Type& type) {
-  const std::string n = std::to_string(type.shape.count());
   return {.name = "both",
-          .c = "void both(const float* a, const float* b, float* y, float* z) {\n"
-               "  for (int i = 0; i < " +
-               n + "; ++i) {\n    y[i] = a[i] + 2 * b[i];\n    z[i] = a[i] * b[i];\n  }\n}",
-          .opencl =
-              "__kernel void both(__global const float* a, __global const float* b, __global float* y,\n"
-              "                   __global float* z) {\n  const size_t i = get_global_id(0);\n"
-              "  y[i] = a[i] + 2 * b[i];\n  z[i] = a[i] * b[i];\n}",
+          .c = R"(
+void both(const float* a, const float* b, float* y, float* z) {
+  for (int i = 0; i < S_COUNT; ++i) {
+    y[i] = a[i] + 2 * b[i];
+    z[i] = a[i] * b[i];
+  }
+})",
+          .opencl = R"(
+__kernel void both(__global const float* a, __global const float* b, __global float* y, __global float* z) {
+  const size_t i = get_global_id(0);
+  if (i >= S_COUNT) return;
+  y[i] = a[i] + 2 * b[i];
+  z[i] = a[i] * b[i];
+})",
           .results = {type, type}};
+}
+
+// o = expression of x[i] and, where `inputs` has it, g[i]; in C for ranges of the elements.
+ir::KernelAttrs map(const std::string& name, const std::string& inputs, const std::string& expression,
+                    const Type& type) {
+  std::string c, opencl;
+  for (const char input : inputs) {
+    c += std::string("const float* ") + input + ", ";
+    opencl += std::string("__global const float* ") + input + ", ";
+  }
+  return {.name = name,
+          .c = "void " + name + "(" + c + "float* o, long long begin, long long end) {\n" +
+               "  for (long long i = begin; i < end; ++i) o[i] = " + expression + ";\n}",
+          .opencl = "__kernel void " + name + "(" + opencl + "__global float* o) {\n" +
+                    "  const size_t i = get_global_id(0);\n  if (i < S_COUNT) o[i] = " + expression + ";\n}",
+          .results = {type}};
 }
 
 class KernelCall : public testing::TestWithParam<std::string> {
@@ -74,7 +97,7 @@ TEST_P(KernelCall, RunsItsSource) {
 // Operands and results are temporaries of the arena then, an operand may be there twice, and nobody asks for
 // the first result.
 TEST_P(KernelCall, StandsBetweenOtherWork) {
-  const Type type = vector_of(997);  // a prime: one thread per element all the same
+  const Type type = vector_of(997);  // no multiple of a block
   Graph graph("calls");
   const Value a = graph.input("a", type), b = graph.input("b", type);
   const Value first = ops::kernel_call(graph, {ops::neg(a), ops::add(b, b)}, both(type))[1];
@@ -113,6 +136,64 @@ TEST_P(KernelCall, TakesGridAndBlock) {
   Graph graph("points");
   graph.output(ops::kernel_call(graph, {}, attrs)[0]);
   EXPECT_EQ(run(graph, {}), (std::vector<Floats>{{0, 1, 2, 3, 10, 11, 12, 13}}));
+}
+
+// Of grid and block, what is left out covers the result: nothing of it is left as it was.
+TEST_P(KernelCall, DerivesWhatIsLeftOutOfItsLaunch) {
+  const Type type = vector_of(1000);
+  for (const auto& [grid, block] :
+       std::vector<std::pair<Ints, Ints>>{{{}, {}}, {{}, {128}}, {{}, {8, 4}}, {{7}, {}}, {{3, 2}, {}}}) {
+    ir::KernelAttrs attrs = map("square", "x", "x[i] * x[i]", type);
+    attrs.grid = grid;
+    attrs.block = block;
+    if (block.size() > 1 || grid.size() > 1)
+      attrs.opencl = R"(
+__kernel void square(__global const float* x, __global float* o) {
+  const size_t groups = get_group_id(1) * get_num_groups(0) + get_group_id(0);
+  const size_t i = groups * get_local_size(0) * get_local_size(1) + get_local_id(1) * get_local_size(0) +
+                   get_local_id(0);
+  if (i < S_COUNT) o[i] = x[i] * x[i];
+})";
+    Graph graph("squares");
+    graph.output(ops::kernel_call(graph, {graph.input("x", type)}, attrs)[0]);
+    EXPECT_EQ(run(graph, {Floats(1000, 3)}), (std::vector<Floats>{Floats(1000, 9)}))
+        << grid.size() << " " << block.size();
+  }
+}
+
+// y = x³ by a kernel, and its derivative 3x²·g by another: a composite holds both.
+TEST_P(KernelCall, HasABackwardInsideAComposite) {
+  const Type type = vector_of(3);
+  const ir::GraphRef body = ir::make_graph("body", std::vector<Type>{type}, [&](const Values& in) -> Values {
+    return ops::kernel_call(in[0].graph(), {in[0]}, map("cube", "x", "x[i] * x[i] * x[i]", type));
+  });
+  const ir::GraphRef backward =  // of x, y and the gradient of y
+      ir::make_graph("backward", std::vector<Type>{type, type, type}, [&](const Values& in) -> Values {
+        return ops::kernel_call(in[0].graph(), {in[0], in[2]},
+                                map("cube_grad", "xg", "3 * x[i] * x[i] * g[i]", type));
+      });
+  Graph graph("cubes");
+  const Value x = graph.input("x", type);
+  const Value y =
+      graph.add_multi(ir::Op::composite, {x}, ir::CompositeAttrs{"cube", {}}, {body, backward})[0];
+  graph.output(ops::sum(ops::mul(y, y), {0}));
+  const std::vector<Floats> got = run(autodiff::value_and_grad(graph, {0}), {{1, -2, 3}});
+  EXPECT_EQ(got[0], Floats{1 + 64 + 729});
+  EXPECT_EQ(got[1], (Floats{6, -192, 1458}));  // of x⁶: 6x⁵
+}
+
+TEST_P(KernelCall, WithABodyIsDifferentiatedThroughTheBody) {
+  const Type type = vector_of(3);
+  const ir::GraphRef body = ir::make_graph("body", std::vector<Type>{type}, [](const Values& in) -> Values {
+    return {ops::mul(in[0], ops::mul(in[0], in[0]))};
+  });
+  Graph graph("cubes");
+  const Value x = graph.input("x", type);
+  graph.output(
+      ops::sum(ops::kernel_call(graph, {x}, map("cube", "x", "x[i] * x[i] * x[i]", type), body)[0], {0}));
+  const std::vector<Floats> got = run(autodiff::value_and_grad(graph, {0}), {{1, -2, 3}});
+  EXPECT_EQ(got[0], Floats{1 - 8 + 27});
+  EXPECT_EQ(got[1], (Floats{3, 12, 27}));
 }
 
 TEST_P(KernelCall, OfNothingIsNothing) {

@@ -8,6 +8,9 @@
 #include <numeric>
 #include <vector>
 
+#include "codegen/kernel.h"
+#include "compile/program.h"
+#include "compile/target.h"
 #include "error_check.h"
 #include "scratch_folder.h"
 #include "systole/ops.h"
@@ -54,6 +57,12 @@ Literal numbers(Shape shape) {
 double at(const Literal& x, std::int64_t i) { return x.values<float>()[static_cast<std::size_t>(i)]; }
 
 const Type kFour{DType::f32, {4}};
+
+class AnyTarget final : public lower::Target {
+ public:
+  std::string_view name() const override { return "any"; }
+  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 60}; }
+};
 
 TEST_F(OpenCl, AddsVectors) {
   Graph graph("sum");
@@ -335,6 +344,68 @@ TEST_F(OpenClCache, ABinaryThatTheDriverRefusesIsMadeAnew) {
   EXPECT_TRUE(opencl::Device::kernel(program, "one"));
   EXPECT_NE(runtime::disk_cache()->find(device.cache_key(source)), "no program");
   for (const auto& [name, value] : settings) ::unsetenv(name.c_str());
+}
+
+// A driver that fails for one device: here an id that is none.
+TEST_F(OpenCl, ADeviceThatCannotBeOpenedIsLeftOutWithItsReason) {
+  const cl_device_id good = opencl::devices().at(0)->id();
+  const opencl::Devices found = opencl::opened({nullptr, good, nullptr});
+  EXPECT_EQ(found.usable.size(), 1u);
+  EXPECT_NE(found.left_out.find("device 1 of 3 cannot be used: clGetDeviceInfo: CL_INVALID_DEVICE"),
+            std::string::npos)
+      << found.left_out;
+  EXPECT_NE(found.left_out.find("; device 3 of 3"), std::string::npos) << found.left_out;
+}
+
+TEST_F(OpenCl, TheDeviceIsAskedForWhatKernelsNeed) {
+  const opencl::Limits& limits = opencl::devices().at(0)->limits();
+  EXPECT_EQ(limits.device, opencl::devices().at(0)->name());
+  EXPECT_GE(limits.group_threads, 1u);
+  EXPECT_GE(limits.local_bytes, 1024u);  // what the standard promises
+}
+
+TEST(OpenClLimits, AKernelThatNeedsMoreThanTheDeviceHasIsNamed) {
+  codegen::Kernel kernel;
+  kernel.threads = 256;
+  kernel.source =
+      "S_KERNEL(256) k0(S_PARAMETER(0)) {\n  S_LOCAL float a[256];\n  S_LOCAL s_u16 b[3];\n"
+      "  S_LOCAL s_i64 c[2];\n  S_LOCAL s_bool d[5];\n}\n";
+  EXPECT_EQ(opencl::local_bytes(kernel), 1024u + 6 + 16 + 5);
+  const opencl::Limits enough{"small", 256, 1051, false};
+  EXPECT_NO_THROW(opencl::check_fits(enough, kernel));
+  const auto refusal = [&](ErrorKind kind, const opencl::Limits& limits) {
+    return error_of(kind, [&] { opencl::check_fits(limits, kernel); });
+  };
+  const std::string threads = refusal(ErrorKind::kLimit, {"small", 128, 4096, false}),
+                    bytes = refusal(ErrorKind::kLimit, {"small", 256, 1050, false});
+  kernel.source += "double x;";
+  const std::string f64 = refusal(ErrorKind::kUnsupported, enough);
+  for (const auto& [words, parts] :
+       {std::pair{threads, std::vector<std::string>{"small", "256 threads", "128"}},
+        {bytes, {"small", "1051 bytes", "1050 bytes"}},
+        {f64, {"small", "f64", "cl_khr_fp64"}}})
+    for (const std::string& part : parts) EXPECT_NE(words.find(part), std::string::npos) << words;
+  EXPECT_NO_THROW(opencl::check_fits({"large", 1024, 65536, true}, kernel));
+}
+
+// The text that kernels of f32 have names no f64, and that of f64 does.
+TEST(OpenClLimits, OnlyGraphsWithF64NeedIt) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::i64, DType::f64}) {
+    Graph graph("softmax");
+    const Value x = graph.input("x", {dtype, {4, 700}});
+    graph.output(dtype == DType::i64 ? ops::sum(x, {1}) : ops::softmax(x));
+    const lower::Program program = lower::make_program(lower::prepared(graph, AnyTarget()), AnyTarget());
+    for (const lower::Step& step : program.steps) {
+      const auto kernel = codegen::make_kernel(step, "k", codegen::Dialect::opencl);
+      ASSERT_TRUE(kernel.has_value());
+      const opencl::Limits limits{"small", 256, 32768, false};
+      if (dtype == DType::f64)
+        error_of(ErrorKind::kUnsupported, [&] { opencl::check_fits(limits, *kernel); });
+      else
+        EXPECT_NO_THROW(opencl::check_fits(limits, *kernel)) << kernel->source;
+      EXPECT_GT(opencl::local_bytes(*kernel), 0u) << kernel->source;
+    }
+  }
 }
 
 TEST_F(OpenCl, AllocationsThatCannotBeAreAnError) {

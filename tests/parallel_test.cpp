@@ -45,6 +45,20 @@ TEST(Parallel, EveryIndexIsVisitedOnceForAnyNumberOfItemsAndThreads) {
     }
 }
 
+TEST(Parallel, CallersAtOneTimeShareTheThreads) {
+  struct Other {
+    mutable std::atomic<int> calls{0};
+    static void count(const void* context, std::int64_t, std::int64_t) {
+      ++static_cast<const Other*>(context)->calls;
+    }
+    static void call(const void* context, std::int64_t, std::int64_t) {  // from a thread of its own
+      std::thread([&] { parallel_for(1000, thread_count(), count, context); }).join();
+    }
+  } const other;
+  parallel_for(1, 1, Other::call, &other);
+  EXPECT_LE(other.calls, std::max(1, thread_count() / 2));
+}
+
 TEST(Parallel, NoItemsMakeNoCall) {
   const Visits visits(0);
   parallel_for(0, 4, Visits::visit, &visits);

@@ -76,7 +76,158 @@ void expect_same_values(const ir::Graph& graph, const lower::Program& program) {
                                                                              << lower::to_string(program);
 }
 
-TEST(Fuse, AKernelHasNoMoreBuffersThanTheTargetAllows) {
+// A kernel over rows or with a contraction knows its values at the point only.
+TEST(Fusion, AValueThatIsAlsoReadElsewhereIsStored) {
+  const std::string inputs = "%x: f32[6,6], %w: f32[6,6]";
+  for (const std::string statements : {
+           R"(
+  %d = dot_general(%x, %w) {a_contract=[1], b_contract=[0]}
+  %z = tanh(%d)
+  %t = transpose(%z) {permutation=[1,0]}
+  %y = add(%z, %t)
+  return %y)",
+           R"(
+  %s = reduce(%x) {axes=[1]}
+  %b = broadcast(%s) {shape=[6,6], axes=[0]}
+  %z = sub(%x, %b)
+  %t = transpose(%z) {permutation=[1,0]}
+  %y = add(%z, %t)
+  return %y)",
+           R"(
+  %d = dot_general(%x, %w) {a_contract=[1], b_contract=[0]}
+  %z = add(%d, %w)
+  %r = slice(%z) {starts=[0,1], limits=[6,6], strides=[1,1]}
+  %c = constant() {value=f32[](0)}
+  %p = pad(%r, %c) {low=[0,0], high=[0,1], interior=[0,0]}
+  %y = sub(%z, %p)
+  return %y)"}) {
+    const ir::Graph graph = graph_of(inputs, statements);
+    const lower::Program program = program_of(graph);
+    EXPECT_EQ(program.steps.size(), 2u) << to_string(program);
+    for (const char* const device : {"cpu", "opencl:0"}) {
+      if (runtime::backend(DeviceName::parse(device).backend_name()).devices().empty()) continue;
+      const std::vector<Literal> arguments = random_arguments(graph);
+      const std::vector<Literal> want = compile(graph, "reference").run(arguments),
+                                 got = compile(graph, device).run(arguments);
+      for (std::size_t i = 0; i < 36; ++i)
+        ASSERT_NEAR(got[0].values<float>()[i], want[0].values<float>()[i], 1e-5) << device << statements;
+    }
+  }
+}
+
+TEST(Fusion, GroupsNeverWaitForEachOther) {
+  const ir::Graph graph = graph_of("%x: f32[64,64], %w: f32[64,64]", R"(
+  %s = reduce(%x) {axes=[1]}
+  %e = exp(%w)
+  %et = transpose(%e) {permutation=[1,0]}
+  %bs = broadcast(%s) {shape=[64,64], axes=[0]}
+  %t = sub(%bs, %et)
+  %c = sort(%s) {axis=0}
+  %bc = broadcast(%c) {shape=[64,64], axes=[0]}
+  %y = add(%e, %bc)
+  return %t, %y)");
+  EXPECT_NO_THROW(program_of(graph));
+}
+
+// Inlining again and again what is read at two places would double the kernel every time.
+TEST(Fusion, AChainOfStencilsIsAKernelEach) {
+  std::string statements = "%k = constant() {value=f32[](0)}\n", last = "%x";
+  for (int i = 0; i < 16; ++i) {
+    const std::string n = std::to_string(i);
+    statements += "%l" + n + " = pad(" + last + ", %k) {low=[1,0], high=[-1,0], interior=[0,0]}\n";
+    statements += "%r" + n + " = pad(" + last + ", %k) {low=[0,-1], high=[0,1], interior=[0,0]}\n";
+    statements += "%c" + n + " = add(%l" + n + ", %r" + n + ")\n%e" + n + " = tanh(%c" + n + ")\n";
+    last = "%e" + n;
+  }
+  EXPECT_EQ(program_of(graph_of("%x: f32[8,8]", statements + "return " + last)).steps.size(), 16u);
+}
+
+TEST(Fusion, LongMovementIsStoredOnTheWay) {
+  std::string statements = "%k = constant() {value=f32[](0)}\n", last = "%x";
+  for (int i = 0; i < 300; ++i) {
+    const std::string n = std::to_string(i);
+    statements += "%a" + n + " = slice(" + last + ") {starts=[1], limits=[64], strides=[1]}\n";
+    statements += "%c" + n + " = pad(%a" + n + ", %k) {low=[0], high=[1], interior=[0]}\n";
+    last = "%c" + n;
+  }
+  const lower::Program program =
+      program_of(graph_of("%x: f32[64]", statements + "%y = exp(" + last + ")\nreturn %y"));
+  for (const lower::Step& step : program.steps) EXPECT_LE(step.region.graph.size(), 200);
+}
+
+// A library that takes products with a bias, at a price, and softmax whole.
+class Library final : public lower::Target {
+ public:
+  std::string_view name() const override { return "library"; }
+  std::vector<lower::Claim> offers(const lower::Region& region) const override {
+    const ir::Node& anchor = region.graph.node(region.anchor);
+    asked += std::string(ir::name(anchor.op)) + std::to_string(region.graph.size()) + " ";
+    if (anchor.op == ir::Op::composite)
+      return {anchor.as<ir::CompositeAttrs>().name == "softmax" ? lower::Claim{"lib.softmax", {}, 0, 0}
+                                                                : lower::Claim::declined("not known")};
+    if (anchor.op != ir::Op::dot_general) return {};
+    if (region.graph.type({region.anchor, 0}).dtype != DType::f32)
+      return {lower::Claim::declined("lib.slow: f32 is wanted")};
+    return {{"lib.slow", {}, 2, 0}, lower::Claim::declined("lib.none: no"), {"lib.fast", {}, 1, 64}};
+  }
+  mutable std::string asked;
+};
+
+TEST(Claims, TheLowestRankOfTheLargestRegionIsTaken) {
+  const Library library;
+  const ir::Graph graph = graph_of("%x: f32[4,8], %w: f32[8,4], %b: f32[4,4]", R"(
+  %d = dot_general(%x, %w) {a_contract=[1], b_contract=[0]}
+  %y = add(%d, %b)
+  return %y)");
+  const lower::Program program = lower::make_program(lower::prepared(graph, library), library);
+  ASSERT_EQ(program.steps.size(), 1u);
+  EXPECT_EQ(program.steps[0].kind, lower::StepKind::library);
+  EXPECT_EQ(program.steps[0].implementation, "lib.fast");
+  EXPECT_EQ(program.buffers[static_cast<std::size_t>(program.steps[0].workspace)].bytes, 64);
+  EXPECT_EQ(library.asked, "dot_general5 ");  // with the sum, and not again
+  EXPECT_EQ(program.steps[0].inputs.size(), 3u);
+}
+
+TEST(Claims, WhatIsDeclinedIsGeneratedAndTheReasonTold) {
+  const Library library;
+  const ir::Graph graph = graph_of("%x: f64[4,8], %w: f64[8,4]", R"(
+  %d = dot_general(%x, %w) {a_contract=[1], b_contract=[0]}
+  %y = neg(%d)
+  return %y)");
+  const lower::Program program = lower::make_program(lower::prepared(graph, library), library);
+  ASSERT_EQ(program.steps.size(), 1u);
+  EXPECT_EQ(program.steps[0].group, GroupKind::contraction);
+  EXPECT_EQ(library.asked, "dot_general4 dot_general3 ");
+  EXPECT_NE(to_string(program).find("apart: dot_general lib.slow: f32 is wanted (2 times)"),
+            std::string::npos)
+      << to_string(program);
+}
+
+TEST(Claims, ACompositeIsTakenWholeOrInlined) {
+  const Library library;
+  ir::Graph graph("main");
+  const ir::Value x = graph.input("x", {DType::f32, {4, 8}});
+  graph.output(ops::softmax(ops::gelu(x)));
+  const lower::Program program = lower::make_program(lower::prepared(graph, library), library);
+  ASSERT_EQ(program.steps.size(), 2u) << to_string(program);
+  EXPECT_EQ(program.steps[0].group, GroupKind::map);
+  EXPECT_EQ(program.steps[1].implementation, "lib.softmax");
+  EXPECT_EQ(program_of(lower::prepared(graph, Plain())).steps.size(), 1u);
+}
+
+TEST(Verify, AValueThatWasReplacedIsNotRead) {
+  lower::Program program = program_of(graph_of("%x: f32[4], %y: f32[4]", R"(
+  %a = sort(%x) {axis=0}
+  %b = sort(%y) {axis=0}
+  %c = reverse(%a) {axes=[0]}
+  %d = sub(%b, %c)
+  return %d)"));
+  program.buffers[static_cast<std::size_t>(program.steps[1].outputs[0])].shares =
+      program.memory_of(program.steps[0].outputs[0]);
+  EXPECT_THROW(lower::verify(program), Error);
+}
+
+TEST(Fusion, AKernelHasNoMoreBuffersThanTheTargetAllows) {
   class Narrow final : public lower::Target {
     std::string_view name() const override { return "narrow"; }
     lower::KernelLimits limits() const override { return {.buffers = 4}; }

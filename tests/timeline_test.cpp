@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -237,7 +239,8 @@ TEST_F(Timelines, AFileThatCannotBeWrittenIsAnErrorThatNamesIt) {
   EXPECT_NE(words.find(path), std::string::npos) << words;
   EXPECT_FALSE(Timeline::is_running());
   error_of(ErrorKind::kIo, [&] { Timeline::start(folder_); });
-  error_of(ErrorKind::kIo, [&] { Timeline::start("/dev/full"); });
+  const std::string device = error_of(ErrorKind::kIo, [&] { Timeline::start("/dev/full"); });
+  EXPECT_NE(device.find("not a regular file"), std::string::npos) << device;
   Timeline::start(file());  // and the next may work
   EXPECT_TRUE(Timeline::is_running());
 }
@@ -297,6 +300,12 @@ TEST_F(Timelines, AFileThatTheVariableNamesInVainIsOneWarning) {
   EXPECT_EQ(traced_process("TimelineChild.DISABLED_RunsWithAWarning", folder_ / "no" / "trace.json"), 0);
 }
 
+// A file may not grow beyond 2 KiB here: the end of the timeline does not fit.
+TEST_F(Timelines, AFileThatCannotGrowStaysJsonAndIsOneWarning) {
+  EXPECT_EQ(traced_process("TimelineChild.DISABLED_RunsOutOfSpace", file()), 0);
+  EXPECT_NO_THROW(parsed(file()));
+}
+
 TEST_F(Timelines, AProcessDoesNotWriteOverTheFileThatItsParentWrites) {
   Timeline::start(file());
   {
@@ -315,6 +324,22 @@ void run_child() {
 TEST(TimelineChild, DISABLED_RunsAndExits) {
   run_child();
   std::exit(7);
+}
+
+TEST(TimelineChild, DISABLED_RunsOutOfSpace) {
+  run_child();
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  limit.rlim_cur = 2048;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  ASSERT_NE(std::signal(SIGXFSZ, SIG_IGN), SIG_ERR);
+  for (int i = 0; i < 200; ++i) const Timeline::Scope scope("one of many");
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view message) { warnings.emplace_back(message); }, LogLevel::warn);
+  Timeline::stop();
+  set_log_sink({});
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("trace.json: the timeline ends here: File too large"), std::string::npos);
 }
 
 TEST(TimelineChild, DISABLED_RunsWithAWarning) {

@@ -103,7 +103,9 @@ SYSTOLE_API Values remat(GraphRef body, ValueList operands);
 // The values themselves, across which no pass moves, merges or folds anything.
 SYSTOLE_API Values barrier(ValueList values);
 
-// A user's kernel; `body`, when given, is what backends without the dialect run.
+// A user's kernel; `body`, when given, is what backends without the dialect run, and what derivatives and
+// vmap go through. A kernel with a backward of its own is the body of a composite whose second graph is the
+// backward (docs/kernels.md).
 SYSTOLE_API Values kernel_call(Graph& graph, ValueList operands, ir::KernelAttrs attrs, GraphRef body = {});
 
 // Small compositions of primitives, inlined where they are used.

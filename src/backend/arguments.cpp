@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "systole/base/error.h"
 
@@ -22,17 +23,17 @@ void check_arguments(std::string_view backend, const lower::Program& program, co
            std::to_string(given.size()));
   for (std::size_t i = 0; i < given.size(); ++i) {
     const Buffer* const buffer = given[i].get();
-    const std::string what = fmt::format("argument {}", i);
+    const auto what = [i] { return fmt::format("argument {}", i); };  // made for an error only
     const BufferState found = buffer == nullptr ? BufferState::foreign : state(*buffer);
     if (found == BufferState::foreign)
-      refuse(ErrorKind::kInvalidArgument, what, "a buffer of this device",
+      refuse(ErrorKind::kInvalidArgument, what(), "a buffer of this device",
              buffer != nullptr ? buffer->device().to_string() : "none");
     const Type& wanted = program.buffers[static_cast<std::size_t>(program.inputs[i])].type;
     if (!(buffer->type() == wanted))
-      refuse(buffer->type().dtype == wanted.dtype ? ErrorKind::kShape : ErrorKind::kDType, what,
+      refuse(buffer->type().dtype == wanted.dtype ? ErrorKind::kShape : ErrorKind::kDType, what(),
              wanted.to_string(), buffer->type().to_string());
     if (found == BufferState::donated)
-      refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated", {}, what);
+      refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated", {}, what());
   }
   for (const int i : arguments.donated)
     if (i < 0 || static_cast<std::size_t>(i) >= given.size())
@@ -49,11 +50,20 @@ std::vector<std::int32_t> shared_inputs(const lower::Program& program) {
   return shared;
 }
 
-bool may_take(const RunArguments& arguments, std::size_t input) {
+void Takeable::look_at(const RunArguments& arguments) {
+  is_takeable_.clear();
+  if (arguments.donated.empty()) return;
   const std::vector<BufferRef>& given = arguments.per_device[0];
-  return std::find(arguments.donated.begin(), arguments.donated.end(), static_cast<int>(input)) !=
-             arguments.donated.end() &&
-         std::count(given.begin(), given.end(), given[input]) == 1;
+  is_takeable_.resize(given.size());
+  sorted_.clear();
+  for (const BufferRef& buffer : given) sorted_.push_back(buffer.get());
+  std::sort(sorted_.begin(), sorted_.end(), std::less<>());
+  for (const int i : arguments.donated) {
+    const auto input = static_cast<std::size_t>(i);
+    const auto [first, last] =
+        std::equal_range(sorted_.begin(), sorted_.end(), given[input].get(), std::less<>());
+    is_takeable_[input] = last - first == 1 ? 1 : 0;
+  }
 }
 
 }  // namespace systole::runtime

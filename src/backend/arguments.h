@@ -21,7 +21,16 @@ void check_arguments(std::string_view backend, const lower::Program& program, co
 // By output: the input whose memory it is, or -1.
 std::vector<std::int32_t> shared_inputs(const lower::Program& program);
 
-// Whether a run may write into the memory of this input: it is donated and no other argument is the same.
-bool may_take(const RunArguments& arguments, std::size_t input);
+// Which inputs' memory a run may write into: those that are donated while no other argument is the same. A
+// Session keeps one, so that only its first run allocates.
+class Takeable {
+ public:
+  void look_at(const RunArguments& arguments);  // checked ones
+  bool operator[](std::size_t input) const { return !is_takeable_.empty() && is_takeable_[input] != 0; }
+
+ private:
+  std::vector<char> is_takeable_;  // by input; empty: none
+  std::vector<const Buffer*> sorted_;
+};
 
 }  // namespace systole::runtime

@@ -24,18 +24,26 @@ Size3 size_of_list(const Ints& sizes) {
   return {at(0), at(1), at(2)};
 }
 
-// One thread per element of result 0, exactly, when nothing is said.
+// Of grid and block, what is not said is such that there is a thread for each element of result 0.
 Launch launch_of(const ir::KernelAttrs& attrs) {
+  constexpr std::int64_t kBlock = 256;
+  const std::int64_t count = attrs.results[0].shape.count();
+  const auto share = [&](const Size3& of) {
+    std::int64_t parts = 1;
+    for (const std::int64_t n : {of.x, of.y, of.z})
+      if (__builtin_mul_overflow(parts, n, &parts)) return std::int64_t{1};  // more than there are elements
+    return count / parts + (count % parts != 0);
+  };
   Launch launch{.grid = size_of_list(attrs.grid),
-                .block = size_of_list(attrs.block),
+                .block = attrs.block.empty() ? Size3(kBlock) : size_of_list(attrs.block),
                 .shared_bytes = static_cast<std::size_t>(attrs.shared_bytes)};
-  if (attrs.grid.empty() && attrs.block.empty()) {
-    const std::int64_t count = attrs.results[0].shape.count();
-    std::int64_t block = std::clamp<std::int64_t>(count, 1, 256);
-    while (count % block != 0) --block;
-    launch.grid = count / block;
-    launch.block = block;
-  }
+  if (!attrs.grid.empty() && !attrs.block.empty()) return launch;
+  if (attrs.grid.empty())
+    launch.grid = share(launch.block);
+  else
+    launch.block = std::max<std::int64_t>(share(launch.grid), 1);
+  if (count == 0) launch.grid = 0;
+  launch.items = count;
   return launch;
 }
 
@@ -67,8 +75,9 @@ std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::
                 "it has no source in this device's language and no body graph");
   }
   auto call = std::make_shared<SourceCall>();
-  call->kernel = build(attrs);
+  call->kernel = build(attrs, {.defines = {{"S_COUNT", std::to_string(attrs.results[0].shape.count())}}});
   call->launch = launch_of(attrs);
+  check_launch(where, call->launch);
   for (const ir::ValueId v : node.operands) {
     const auto& inputs = graph.inputs();
     call->slots.push_back({.is_result = false,

@@ -25,9 +25,11 @@ struct SourceCall {
 };
 
 // Null unless the step is a kernel_call with source in the dialect; one with neither source nor body graph
-// throws kUnsupported. `build` gives the kernel that the attributes name. Throws kInvalidArgument or kDType
-// when its parameters are not the node's operands, const, and results.
-using SourceBuild = std::function<std::shared_ptr<const SourceKernel>(const ir::KernelAttrs&)>;
+// throws kUnsupported. `build` gives the kernel that the attributes name, by a source that knows the number
+// of elements of result 0 as S_COUNT. Throws kInvalidArgument or kDType when its parameters are not the
+// node's operands, const, and results.
+using SourceBuild =
+    std::function<std::shared_ptr<const SourceKernel>(const ir::KernelAttrs&, const SourceOptions&)>;
 std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::Dialect dialect,
                                               const SourceBuild& build);
 

@@ -82,7 +82,14 @@ int thread_count() {
 
 void parallel_for(std::int64_t items, int threads, ParallelRun run, const void* context) {
   if (items <= 0) return;
-  const std::int64_t parts = std::min<std::int64_t>(items, threads);
+  static std::atomic<int> callers{0};
+  struct Caller {
+    const int now = callers.fetch_add(1, std::memory_order_relaxed) + 1;
+    ~Caller() { callers.fetch_sub(1, std::memory_order_relaxed); }
+  };
+  const Caller caller;
+  const int share = caller.now == 1 ? threads : std::min(threads, std::max(1, thread_count() / caller.now));
+  const std::int64_t parts = std::min<std::int64_t>(items, share);
 #ifdef _OPENMP
   if (parts <= 1 || inside || omp_in_parallel() != 0) return run_part(items, 0, 1, run, context);
   if (!pool_is_lost.load(std::memory_order_relaxed)) return run_pool(items, parts, run, context);

@@ -13,7 +13,8 @@ namespace systole {
 int thread_count();
 
 // Calls run(context, begin, end) for parts that make up 0 … items-1, each index in exactly one, at most
-// `threads` at a time. `run` must not throw. Inside such a call, it runs on the caller's thread alone.
+// `threads` at a time. Several callers at one time share the machine's threads. `run` must not throw. Inside
+// such a call, it runs on the caller's thread alone.
 using ParallelRun = void (*)(const void* context, std::int64_t begin, std::int64_t end);
 void parallel_for(std::int64_t items, int threads, ParallelRun run, const void* context);
 

@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "backend/cpu/target.h"
+#include "base/nearest.h"
 #include "cli/bench/training.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
@@ -35,16 +40,43 @@ struct TargetChoice {
 constexpr TargetChoice kTargets[] = {
     {"cpu", codegen::Dialect::c}, {"opencl", codegen::Dialect::opencl}, {"cuda", codegen::Dialect::cuda}};
 
-// Of devices that are not asked: kernels with as many arguments as every one of them takes.
+// Of devices that are not asked: kernels with as many arguments as every one of them takes. OpenCL 1.2
+// promises 1024 bytes, 16 of them a buffer; CUDA has 4096, 8 a buffer. Some are left for a workspace.
 class AnyGpu final : public lower::Target {
  public:
-  explicit AnyGpu(std::string_view name) : name_(name) {}
-  std::string_view name() const override { return name_; }
-  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 60}; }
+  explicit AnyGpu(const TargetChoice& choice) : choice_(choice) {}
+  std::string_view name() const override { return choice_.name; }
+  lower::KernelLimits limits() const override {
+    return {.nodes = 400, .buffers = choice_.dialect == codegen::Dialect::cuda ? 508 : 60};
+  }
 
  private:
-  const std::string_view name_;
+  const TargetChoice choice_;
 };
+
+// What a name that is no file lacks to be a training step; empty when it looks like neither.
+std::string misnamed_step(const std::string& file) {
+  std::error_code error;
+  if (file == "-" || std::filesystem::exists(file, error)) return {};
+  const std::string_view name = std::string_view(file).substr(0, file.find('@'));
+  std::string steps, batches;
+  std::vector<std::string_view> names;
+  const std::vector<bench::Workload> all = bench::workloads(false);
+  bool is_other = false;
+  for (const bench::Workload& work : all) {
+    const bool trains = work.kind == bench::Workload::Kind::train;
+    if (work.name == name && !trains) is_other = true;
+    if (!trains) continue;
+    names.push_back(work.name);
+    steps += fmt::format("{}{}@{}", steps.empty() ? "" : ", ", work.name, work.batch);
+    if (work.name == name) batches += fmt::format("{}{}", batches.empty() ? "" : ", ", work.batch);
+  }
+  if (!batches.empty()) return fmt::format("there is no {}; the batches of {} are {}", file, name, batches);
+  if (is_other) return fmt::format("{} is not a training step; these are {}", file, steps);
+  const std::string_view meant = nearest(name, names);
+  if (meant.empty() || file.find_first_of("./") != std::string::npos) return {};
+  return fmt::format("there is no file {}; did you mean {}? The training steps are {}", file, meant, steps);
+}
 
 // A file, or a training step of `systole bench`: T1, T6@4.
 ir::Graph graph_of(const Options& options) {
@@ -54,6 +86,7 @@ ir::Graph graph_of(const Options& options) {
     if (at != std::string::npos && options.file.substr(at + 1) != std::to_string(work.batch)) continue;
     return bench::step_graph(work);
   }
+  if (const std::string message = misnamed_step(options.file); !message.empty()) throw UsageError(message);
   const ir::Graph graph = ir::parse(read_text(options.file), options.file == "-" ? "<stdin>" : options.file);
   return bound(graph, options.sizes);
 }
@@ -69,26 +102,46 @@ void add_kernels(const lower::Program& program, const std::string& prefix, codeg
   }
 }
 
+// Steps that no kernel does are evaluated on the host.
+std::string told_evaluated(const lower::Program& program, codegen::Dialect dialect) {
+  std::string text;
+  for (const lower::Step& step : program.steps) {
+    for (const auto& inner : step.programs) text += told_evaluated(*inner, dialect);
+    const bool wants_kernel = step.kind == lower::StepKind::kernel || step.kind == lower::StepKind::special;
+    if (wants_kernel && !codegen::make_kernel(step, "k", dialect))
+      text += fmt::format("evaluated on the host, without a kernel: {}\n",
+                          ir::name(step.region.graph.node(step.region.anchor).op));
+  }
+  return text;
+}
+
+std::string as_comments(std::string_view text) {
+  std::string comments;
+  for (; !text.empty(); text.remove_prefix(std::min(text.find('\n') + 1, text.size())))
+    comments += fmt::format("// {}\n", text.substr(0, text.find('\n')));
+  return comments;
+}
+
 int run(const Options& options) {
   const TargetChoice* chosen = nullptr;
   for (const TargetChoice& choice : kTargets)
     if (choice.name == options.target) chosen = &choice;
   if (chosen == nullptr)
     throw UsageError(fmt::format("there is no target {}; they are cpu, opencl and cuda", options.target));
-  const ir::Graph graph = passes::prepared_for_kernels(graph_of(options));
-  const AnyGpu gpu(chosen->name);
-  const lower::Program program =
-      lower::make_program(graph, chosen->dialect == codegen::Dialect::c ? cpu::target() : gpu);
+  const AnyGpu gpu(*chosen);
+  const lower::Target& target = chosen->dialect == codegen::Dialect::c ? cpu::target() : gpu;
+  const lower::Program program = lower::make_program(lower::prepared(graph_of(options), target), target);
   lower::verify(program);
+  const std::string explanation =
+      lower::to_string(program, options.regions) + told_evaluated(program, chosen->dialect);
   if (options.source) {
+    if (options.explain || options.regions) put(as_comments(explanation) + "\n");
     std::vector<codegen::Kernel> kernels;
     add_kernels(program, "k", chosen->dialect, kernels);
     put(codegen::source_file(kernels, chosen->dialect));
     return 0;
   }
-  put(lower::to_string(program, options.regions));
-  for (const lower::Refusal& refusal : program.refusals)
-    put(fmt::format("declined: {}: {}\n", ir::name(graph.node(refusal.node).op), refusal.reason));
+  put(explanation);
   return 0;
 }
 
@@ -101,10 +154,11 @@ Action add_compile(CLI::App& app) {
       ->required()
       ->type_name("");
   app.add_option("--target", options->target, "cpu (the default), opencl or cuda")->type_name("NAME");
-  app.add_flag("--explain", options->explain,
-               "print steps, what they read and write, and memory (the default)");
+  app.add_flag(
+      "--explain", options->explain,
+      "print steps, what they read and write, and memory: the default, and as comments before --source");
   app.add_flag("--regions", options->regions, "print the work of each step as a graph too");
-  app.add_flag("--source", options->source, "print the kernels instead, in the target's language");
+  app.add_flag("--source", options->source, "print the kernels, in the target's language");
   app.add_option("--size", options->sizes, "the value of a symbolic size, e.g. N=32")
       ->type_name("NAME=NUMBER")
       ->allow_extra_args(false);

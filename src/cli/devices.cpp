@@ -25,7 +25,9 @@ int list_devices() {
   for (const std::string& name : runtime::backend_names()) try {
       runtime::Backend& backend = runtime::backend(name);
       const std::vector<runtime::DeviceInfo> devices = backend.devices();
-      if (devices.empty()) absent.push_back({name, "", backend.unavailable_reason()});
+      // A backend may have some devices and a reason why there are not more.
+      if (const std::string reason = backend.unavailable_reason(); devices.empty() || !reason.empty())
+        absent.push_back({name, "", reason});
       for (const runtime::DeviceInfo& device : devices)
         present.push_back(
             {device.name.to_string(),

@@ -69,27 +69,25 @@ class Report {
   bool failed_ = false;
 };
 
-void check_compiler(Report& report) {
+// The compilers that kernels of the processor are made by, each tried on a kernel without content.
+void check_compiler(Report& report) try {
   report.section("compiler for kernels made at run time");
-  try {
-    report.ok("cpu: " + cpu::kernels_in_words());
-  } catch (const Error& error) {
-    report.fail(error.what(), "unset the variable, or correct it");
-  }
-  const std::optional<std::string> chosen = env::text("CC");
-  std::vector<std::string> candidates = {"g++", "clang++-19", "clang++"};
-  if (chosen) candidates.insert(candidates.begin(), *chosen);
-  bool found = false;
-  for (const std::string& candidate : candidates) {
-    const std::string version = first_line_of(candidate + " --version");
-    if (!version.empty()) {
-      report.ok(fmt::format("{}: {}", candidate, version));
-      found = true;
-    } else if (chosen && candidate == *chosen) {
-      report.fail(fmt::format("CC={} does not run", candidate), "set CC to a C++ compiler, or unset it");
-    }
-  }
-  if (!found) report.missing("no C++ compiler", "apt install g++ (or clang-19), or set CC");
+  const std::vector<cpu::CompilerState> states = cpu::compiler_states();
+  const std::string words = "cpu: " + cpu::kernels_in_words();  // now that all were tried
+  if (cpu::makes_kernels())
+    report.ok(words);
+  else if (env::text("SYSTOLE_JIT") == "portable")
+    report.missing(words, "unset SYSTOLE_JIT: kernels are much faster");
+  else
+    report.missing(words, "much slower than kernels: apt install clang-19 or gcc, or set CC to a C compiler");
+  for (const auto& [name, trouble] : states)
+    if (trouble.empty())
+      report.ok(fmt::format("{} compiles", name));
+    else
+      report.fail(fmt::format("{}: {}", name, trouble),
+                  "set CC, SYSTOLE_CLANG_PATH and TMPDIR to what works, or unset them");
+} catch (const Error& error) {  // of a variable
+  report.fail(error.what(), "unset the variable, or correct it");
 }
 
 void check_libraries(Report& report) {
@@ -235,6 +233,8 @@ void check_backends(Report& report) {
         self_test(device.name.to_string());
         report.ok(fmt::format("{}: a small graph gives the right result", device.name.to_string()));
       }
+      if (const std::string reason = backend.unavailable_reason(); !reason.empty())
+        report.fail(fmt::format("{}: {}", name, reason), "reinstall the driver of that device, or remove it");
     } catch (const Error& error) {
       report.fail(fmt::format("{}: {}", name, error.what()),
                   name == "reference"

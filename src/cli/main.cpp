@@ -9,13 +9,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <new>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/env.h"
+#include "base/log.h"
 #include "base/nearest.h"
 #include "cli/child_commands.h"
 #include "cli/cli.h"
@@ -37,12 +43,16 @@ constexpr const char* kExamples = R"(Examples:
 `systole COMMAND --help` explains a command. docs/ir.md describes the graph format.)";
 
 // One line whatever the message quotes from a file: control characters could drive the terminal.
-int report(int code, std::string_view message) {
+std::string on_one_line(std::string_view message) {
   std::string line;
   for (const char c : message)
     line += static_cast<unsigned char>(c) < ' ' || c == 127 ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+  return line;
+}
+
+int report(int code, std::string_view message) {
   std::fflush(stdout);
-  fmt::print(stderr, "systole: error: {}\n", line);
+  fmt::print(stderr, "systole: error: {}\n", on_one_line(message));
   return code;
 }
 
@@ -107,7 +117,27 @@ int run(int argc, char** argv) {
   }
 }
 
-int run_guarded(int argc, char** argv) try { return run(argc, argv); } catch (const Error& error) {
+// What the library only logs, a person at a command must see: a trace that cannot be written, a compiler that
+// does not work. Each once; SYSTOLE_LOG asks for lines of its own.
+void show_warnings() {
+  if (env::text("SYSTOLE_LOG")) return;
+  struct Shown {
+    std::mutex mutex;
+    std::set<std::string, std::less<>> messages;
+  };
+  set_log_sink(
+      [shown = std::make_shared<Shown>()](LogLevel, std::string_view message) {
+        const std::lock_guard lock(shown->mutex);
+        if (shown->messages.emplace(message).second)
+          fmt::print(stderr, "systole: warning: {}\n", on_one_line(message));
+      },
+      LogLevel::warn);
+}
+
+int run_guarded(int argc, char** argv) try {
+  show_warnings();
+  return run(argc, argv);
+} catch (const Error& error) {
   return report(kFailed, error.kind() == ErrorKind::kInternal
                              ? fmt::format("{} (a bug in Systole: please report it)", error.what())
                              : error.what());

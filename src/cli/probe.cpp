@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 
 namespace systole::cli {
@@ -60,15 +59,6 @@ Probe probe_library(const std::string& library, const std::string& symbol, int s
                        : fmt::format("loading it crashed ({})", ::strsignal(WTERMSIG(status)))};
   probe.ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   return probe;
-}
-
-std::string first_line_of(const std::string& command) {
-  std::FILE* const output = ::popen((command + " 2>/dev/null").c_str(), "r");
-  if (output == nullptr) return {};
-  std::string text;
-  char part[512];
-  while (const std::size_t n = std::fread(part, 1, sizeof(part), output)) text.append(part, n);
-  return ::pclose(output) == 0 ? text.substr(0, text.find('\n')) : std::string();
 }
 
 }  // namespace systole::cli

@@ -16,7 +16,4 @@ struct Probe {
 // too.
 Probe probe_library(const std::string& library, const std::string& symbol, int seconds = 20);
 
-// The first line a shell command prints; empty when it fails.
-std::string first_line_of(const std::string& command);
-
 }  // namespace systole::cli

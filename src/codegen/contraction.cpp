@@ -1,6 +1,7 @@
 #include "codegen/contraction.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "compile/strided.h"
 #include "systole/base/error.h"
@@ -36,6 +37,8 @@ struct Axes {
     return text;
   }
 };
+
+constexpr std::int64_t kFarthest = std::int64_t{1} << 30;  // that two indices of 32 bits reach with their sum
 
 struct Factor {
   Axes batch, free, contracted;
@@ -174,9 +177,16 @@ Product convolution_product(const lower::Step& step, Function& function) {
       const std::int64_t holes = entry(attrs.operand_dilation, i, 1);
       const std::string at = window == 1 ? "0" : fmt::format("(kk / {} % {})", below, window);
       const bool turned = entry(attrs.reverse, i, 0) != 0;
-      w.line(fmt::format("const s_index x{0} = y{0} * {1} + {2} * {3} - {4};", i, entry(attrs.strides, i, 1),
+      // The operand with its holes and its padding may be longer than what has elements.
+      const std::int64_t reach =
+          std::max((size(y_shape, axes.result_spatial[i]) - 1) * entry(attrs.strides, i, 1) +
+                       (window - 1) * entry(attrs.kernel_dilation, i, 1),
+                   std::abs(entry(attrs.pad_low, i, 0)));
+      const bool far = reach > kFarthest;
+      w.line(fmt::format("const {5} x{0} = {6}y{0} * {1} + {2} * {3} - {4};", i, entry(attrs.strides, i, 1),
                          turned ? fmt::format("({} - {})", window - 1, at) : at,
-                         entry(attrs.kernel_dilation, i, 1), entry(attrs.pad_low, i, 0)));
+                         entry(attrs.kernel_dilation, i, 1), entry(attrs.pad_low, i, 0),
+                         far ? "s_i64" : "s_index", far ? "(s_i64)" : ""));
       const std::int64_t last = (n - 1) * holes;
       condition += fmt::format("{}x{} >= 0 && x{} <= {}", condition.empty() ? "" : " && ", i, i, last);
       if (holes > 1) condition += fmt::format(" && x{} % {} == 0", i, holes);

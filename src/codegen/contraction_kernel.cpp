@@ -1,17 +1,22 @@
 // Products of matrices, and convolutions as such, tiled: an item is a block of rows by a block of columns of
 // the result. The right factor's part is copied so that neighbouring columns are neighbours in memory; a few
 // rows of sums are kept in registers. Work on the result follows while the tile is near.
+//
+// Sums are made in levels: registers sum a part of the depth, the tile a number of parts, and totals in
+// double a number of those, where the depth has more.
 
 #include <algorithm>
 
 #include "codegen/contraction.h"
+#include "codegen/long_sum.h"
 
 namespace systole::codegen {
 
 namespace {
 
-constexpr std::int64_t kRows = 48, kColumns = 64, kDepth = 256;
+constexpr std::int64_t kRows = 48, kColumns = 64, kDepth = kRun;
 constexpr int kRegisterRows = 6;
+constexpr std::int64_t kTileDepth = kRun * kDepth;  // that a tile sums
 
 }  // namespace
 
@@ -34,6 +39,8 @@ Kernel contraction_kernel(const lower::Step& step, const std::string& name) {
   w.line(fmt::format("const s_i32 columns = (s_i32)({0} - n0 < {1} ? {0} - n0 : {1});", p.columns, kColumns));
   w.line(fmt::format("{} tile[{}];", type, kRows * kColumns));
   w.line(fmt::format("for (s_i32 i = 0; i < {}; ++i) tile[i] = 0;", kRows * kColumns));
+  const bool totals = is_float(dtype) && p.depth > kTileDepth;
+  if (totals) w.line(fmt::format("double total[{}] = {{0}};", kRows * kColumns));
   if (p.depth > 0) {
     w.line(fmt::format("{} part[{}], few[{}];", type, kDepth * kColumns, kDepth * kRegisterRows));
     w.open(fmt::format("for (s_i64 k0 = 0; k0 < {}; k0 += {})", p.depth, kDepth));
@@ -64,8 +71,15 @@ Kernel contraction_kernel(const lower::Step& step, const std::string& name) {
                                                      : "u32";
     w.line(fmt::format("s_multiply_{}(tile + i0 * {}, part, few, deep);", suffix, kColumns));
     w.close();
+    if (totals)
+      w.line(fmt::format(
+          "if (k0 % {0} == {1}) for (s_i32 i = 0; i < {2}; ++i) total[i] += tile[i], tile[i] = 0;",
+          kTileDepth, kTileDepth - kDepth, kRows * kColumns));
     w.close();
   }
+  if (totals)
+    w.line(fmt::format("for (s_i32 i = 0; i < {}; ++i) tile[i] = ({})(total[i] + tile[i]);", kRows * kColumns,
+                       type));
   w.open("for (s_i32 i = 0; i < rows; ++i)");
   w.line("const s_i64 m = m0 + i;");
   w.line("S_INDEPENDENT");

@@ -16,7 +16,7 @@ namespace {
 using ir::Op;
 
 // What kernels in C use beside arithmetic: loops whose turns may run in any order, and the product of a few
-// rows by a block of columns with the sums in registers.
+// rows by a block of columns with the sums in registers, which begin anew for each part of the depth.
 constexpr std::string_view kPreludeC = R"c(
 #ifdef __clang__
 #define S_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
@@ -49,9 +49,7 @@ constexpr std::string_view kPreludeC = R"c(
     S_FUSED                                                                                                   \
     enum { kLanes = S_VECTOR_BYTES / sizeof(T) };                                                             \
     for (s_i32 j = 0; j < 64; j += 2 * kLanes) {                                                              \
-      NAME##_vector sum[6][2];                                                                                \
-      for (int i = 0; i < 6; ++i)                                                                             \
-        for (int c = 0; c < 2; ++c) sum[i][c] = *(const NAME##_vector*)(tile + i * 64 + j + c * kLanes);      \
+      NAME##_vector sum[6][2] = {{{0}}};                                                                      \
       for (s_i32 k = 0; k < deep; ++k) {                                                                      \
         const NAME##_vector b0 = *(const NAME##_vector*)(part + k * 64 + j);                                  \
         const NAME##_vector b1 = *(const NAME##_vector*)(part + k * 64 + j + kLanes);                         \
@@ -61,7 +59,7 @@ constexpr std::string_view kPreludeC = R"c(
         }                                                                                                     \
       }                                                                                                       \
       for (int i = 0; i < 6; ++i)                                                                             \
-        for (int c = 0; c < 2; ++c) *(NAME##_vector*)(tile + i * 64 + j + c * kLanes) = sum[i][c];            \
+        for (int c = 0; c < 2; ++c) *(NAME##_vector*)(tile + i * 64 + j + c * kLanes) += sum[i][c];           \
     }                                                                                                         \
   }
 )c";

@@ -5,8 +5,8 @@
 //
 //   void NAME(void* const* buffers, s_i64 begin, s_i64 end);   // items begin … end-1
 //
-// In CUDA and OpenCL it is a kernel for a row of groups of threads, with one argument per buffer: a pointer in
-// CUDA, in OpenCL the memory object and, as a ulong, where in it the buffer begins.
+// In CUDA and OpenCL it is a kernel for a row of groups of threads, with one argument per buffer: a pointer
+// in CUDA, in OpenCL the memory object and, as a ulong, where in it the buffer begins.
 
 #include <cstdint>
 #include <map>

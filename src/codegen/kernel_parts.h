@@ -15,8 +15,7 @@ namespace systole::codegen {
 Kernel map_kernel(const lower::Step& step, const std::string& name);
 Kernel rows_kernel(const lower::Step& step, const std::string& name);
 Kernel contraction_kernel(const lower::Step& step, const std::string& name);
-std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name,
-                                     Dialect dialect);
+std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 
 inline constexpr int kThreads = 256;  // of a group, where nothing speaks for another number
 
@@ -50,7 +49,7 @@ class Function {
   std::vector<std::string> inputs_, outputs_;
   Elements elements_;
   Kernel kernel_;
-  std::string declared_;   // lines at its head
+  std::string declared_;  // lines at its head
   std::size_t buffers_ = 0;
 };
 

@@ -1,7 +1,9 @@
 // sort and top_k, a line of the axis at a time. A sort merges runs of doubling length in two lists of indices
-// that its scratch memory holds, then moves every operand by them.
+// that its scratch memory holds, then moves every operand by them. Indices have 32 bits, as those that top_k
+// gives.
 
 #include "codegen/special_parts.h"
+#include "systole/base/error.h"
 
 namespace systole::codegen {
 
@@ -14,6 +16,7 @@ class Order : public SpecialKernel {
   Kernel sort() {
     const auto& a = node_.as<ir::SortAttrs>();
     const Lines line = lines(shape(0), a.axis);
+    limit(a.axis);
     const std::string scratch = function_.scratch("s_i32");
     open_items();
     w_.line(fmt::format("const s_i64 first = {};", line.first));
@@ -52,8 +55,9 @@ class Order : public SpecialKernel {
 
   // A list of the best so far, in order, in the results' memory.
   Kernel top_k() {
-    const std::int64_t k = node_.as<ir::TopKAttrs>().k;
-    const Lines line = lines(shape(0), static_cast<std::int64_t>(shape(0).size()) - 1);
+    const std::int64_t k = node_.as<ir::TopKAttrs>().k, axis = static_cast<std::int64_t>(shape(0).size()) - 1;
+    const Lines line = lines(shape(0), axis);
+    limit(axis);
     const std::optional<std::size_t> values = output_of(0), indices = output_of(1);
     const std::string_view type = c_type(dtype());
     // The indices name the values too, so only they need be there; they are in scratch memory when nobody
@@ -83,6 +87,13 @@ class Order : public SpecialKernel {
   }
 
  private:
+  void limit(std::int64_t axis) const {
+    const std::int64_t length = shape(0)[static_cast<std::size_t>(axis)].value();
+    if (length > INT32_MAX)
+      throw Error(ErrorKind::kLimit, std::string(ir::name(node_.op)),
+                  fmt::format("axis {} is too long", axis), fmt::format("at most {} elements", INT32_MAX),
+                  std::to_string(length));
+  }
   std::string key(const std::string& index, std::int64_t stride) {
     return element(0, fmt::format("first + {} * (s_i64){}", index, stride));
   }

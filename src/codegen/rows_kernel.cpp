@@ -3,11 +3,15 @@
 // needs them, from memory that is still near.
 //
 // When the last axis is reduced, an item is a row and the row's points are the lanes. When it is kept, an
-// item is a block of neighbouring rows, and these are the lanes.
+// item is a block of neighbouring rows, and these are the lanes. Long sums are made of runs: the loop in
+// which a lane's points come to more than a run is cut in strips, and after each strip the lanes' sums go to
+// totals.
 
 #include <algorithm>
+#include <optional>
 
 #include "codegen/kernel_parts.h"
+#include "codegen/long_sum.h"
 
 namespace systole::codegen {
 
@@ -18,24 +22,13 @@ using ir::Op;
 constexpr std::int64_t kLanes = 16;  // partial sums of a row
 constexpr std::int64_t kBlock = 64;  // rows of an item when they are the lanes
 
-std::vector<int> stages_of(const ir::Graph& graph) {
-  std::vector<int> stage(static_cast<std::size_t>(graph.size()), 1);
-  for (std::int32_t i = 0; i < graph.size(); ++i)
-    for (const ir::ValueId v : graph.node(i).operands) {
-      const int known =
-          stage[static_cast<std::size_t>(v.node)] + (graph.node(v.node).op == Op::reduce ? 1 : 0);
-      stage[static_cast<std::size_t>(i)] = std::max(stage[static_cast<std::size_t>(i)], known);
-    }
-  return stage;
-}
-
 class Rows {
  public:
   Rows(const lower::Step& step, const std::string& name)
       : graph_(step.region.graph),
         function_(graph_, name),
         w_(function_.writer()),
-        stages_(stages_of(graph_)) {
+        stages_(lower::stages(graph_)) {
     std::vector<std::int64_t> sizes;
     for (const auto& axis : step.domain->axes) sizes.push_back(axis.size);
     full_count_ = step.domain->full_count();
@@ -93,6 +86,16 @@ class Rows {
   DType dtype_of(std::int32_t node) const { return graph_.node(node).types[0].dtype; }
   ir::Combine kind_of(std::int32_t node) const { return graph_.node(node).as<ir::ReduceAttrs>().kind; }
   std::string accumulator(std::int32_t node) const { return fmt::format("sum{}", node); }
+  std::string total(std::int32_t node) const { return fmt::format("total{}", node); }
+  bool has_total(std::int32_t node) const { return is_long_sum(kind_of(node), dtype_of(node), lane_points_); }
+  std::string_view sum_type(std::int32_t node) const {
+    return has_total(node) ? "double" : c_type(dtype_of(node));
+  }
+  std::string result(std::int32_t node) const { return has_total(node) ? total(node) : accumulator(node); }
+  void define(std::int32_t node, std::string sum) {
+    if (has_total(node)) sum = fmt::format("(({}){})", c_type(dtype_of(node)), sum);
+    function_.elements().define({node, 0}, function_.elements().rounded(dtype_of(node), std::move(sum)));
+  }
 
   void accumulate(const std::vector<std::int32_t>& nodes, const std::string& lane) {
     for (const std::int32_t i : nodes) {
@@ -115,20 +118,63 @@ class Rows {
       w_.line(fmt::format("{} {}[{}];", c_type(dtype_of(i)), accumulator(i), lanes));
       w_.line(fmt::format("for (s_i32 j = 0; j < {}; ++j) {}[j] = {};", lanes, accumulator(i),
                           identity(kind_of(i), dtype_of(i))));
+      if (has_total(i)) w_.line(fmt::format("double {}[{}] = {{0}};", total(i), lanes));
     }
   }
 
-  // Opens the loops but the last of a side; returns how many are open.
-  int open_loops(const Loops& loops, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i)
-      w_.open(fmt::format("for (s_i64 {0} = 0; {0} < {1}; ++{0})", loops.names[i], loops.sizes[i]));
-    return static_cast<int>(count);
+  bool have_totals(const std::vector<std::int32_t>& sums) const {
+    return std::any_of(sums.begin(), sums.end(), [&](std::int32_t i) { return has_total(i); });
   }
-  void close_loops(int count) {
-    for (int i = 0; i < count; ++i) w_.close();
+
+  // Ends a run of the sums that have totals.
+  void end_run(const std::vector<std::int32_t>& sums, std::int64_t lanes) {
+    for (const std::int32_t i : sums)
+      if (has_total(i))
+        w_.line(fmt::format("for (s_i32 j = 0; j < {0}; ++j) {1}[j] += {2}[j], {2}[j] = 0;", lanes, total(i),
+                            accumulator(i)));
+  }
+
+  // Finds which of the first reduced loops is cut in strips: a lane visits `points` points in a turn of them
+  // all.
+  void find_strips(std::size_t count, std::int64_t points) {
+    for (std::size_t i = count; i-- > 0;) {
+      if (points <= kRun && points * inner_.sizes[i] > kRun) {
+        strip_loop_ = i;
+        strip_ = kRun / points;
+      }
+      points *= inner_.sizes[i];
+    }
+    lane_points_ = points;
+  }
+
+  // Loops over the first reduced axes, with `inside` in the innermost.
+  template <class Inside>
+  void over_loops(std::size_t count, const std::vector<std::int32_t>& sums, std::int64_t lanes,
+                  Inside&& inside) {
+    const bool in_strips = have_totals(sums);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string& x = inner_.names[i];
+      std::string from = "0", to = std::to_string(inner_.sizes[i]);
+      if (in_strips && strip_loop_ == i) {
+        w_.open(fmt::format("for (s_i64 strip = 0; strip < {}; strip += {})", to, strip_));
+        w_.line(fmt::format("const s_i64 stop = strip + {0} < {1} ? strip + {0} : {1};", strip_, to));
+        from = "strip";
+        to = "stop";
+      }
+      w_.open(fmt::format("for (s_i64 {0} = {1}; {0} < {2}; ++{0})", x, from, to));
+    }
+    inside();
+    for (std::size_t i = count; i-- > 0;) {
+      w_.close();
+      if (!in_strips || strip_loop_ != i) continue;
+      end_run(sums, lanes);
+      w_.close();
+    }
   }
 
   Kernel by_row() {
+    if (!inner_.sizes.empty())
+      find_strips(inner_.sizes.size() - 1, (inner_.sizes.back() + kLanes - 1) / kLanes);
     w_.open("for (s_i64 item = begin; item < end; ++item)");
     open_item(w_, outer_, "item");
     function_.elements().push();
@@ -153,43 +199,60 @@ class Rows {
       w_.close();
       return;
     }
-    const int open = open_loops(inner_, inner_.sizes.size() - 1);
-    const std::string& x = inner_.names.back();
-    const std::int64_t size = inner_.sizes.back();
-    const std::int64_t whole = size / kLanes * kLanes;
-    if (sums.empty()) {
-      w_.line("S_INDEPENDENT");
-      w_.open(fmt::format("for (s_i64 {0} = 0; {0} < {1}; ++{0})", x, size));
-      body(sums, outputs, "0");
-      w_.close();
-    } else {
-      if (whole > 0) {
-        w_.open(fmt::format("for (s_i64 block = 0; block < {}; block += {})", whole, kLanes));
+    over_loops(inner_.sizes.size() - 1, sums, kLanes, [&] {
+      if (sums.empty()) {
         w_.line("S_INDEPENDENT");
-        w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", kLanes));
-        w_.line(fmt::format("const s_i64 {} = block + j;", x));
-        body(sums, outputs, "j");
+        w_.open(
+            fmt::format("for (s_i64 {0} = 0; {0} < {1}; ++{0})", inner_.names.back(), inner_.sizes.back()));
+        body(sums, outputs, "0");
         w_.close();
-        w_.close();
+      } else {
+        sum_in_lanes(sums, outputs);
       }
-      if (whole < size) {
-        w_.open(fmt::format("for (s_i64 {0} = {1}; {0} < {2}; ++{0})", x, whole, size));
-        body(sums, outputs, whole == size ? "0" : fmt::format("{} - {}", x, whole));
-        w_.close();
-      }
+    });
+  }
+
+  // The last reduced loop, with sums.
+  void sum_in_lanes(const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {
+    const std::string& x = inner_.names.back();
+    const std::int64_t size = inner_.sizes.back(), whole = size / kLanes * kLanes, strip = kRun * kLanes;
+    const bool in_strips = whole > strip && have_totals(sums);
+    if (in_strips) {
+      w_.open(fmt::format("for (s_i64 strip = 0; strip < {}; strip += {})", whole, strip));
+      w_.line(fmt::format("const s_i64 stop = strip + {0} < {1} ? strip + {0} : {1};", strip, whole));
     }
-    close_loops(open);
+    if (whole > 0) {
+      w_.open(fmt::format("for (s_i64 block = {}; block < {}; block += {})", in_strips ? "strip" : "0",
+                          in_strips ? "stop" : std::to_string(whole), kLanes));
+      w_.line("S_INDEPENDENT");
+      w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", kLanes));
+      w_.line(fmt::format("const s_i64 {} = block + j;", x));
+      body(sums, outputs, "j");
+      w_.close();
+      w_.close();
+    }
+    if (in_strips) {
+      end_run(sums, kLanes);
+      w_.close();
+    }
+    if (whole < size) {
+      w_.open(fmt::format("for (s_i64 {0} = {1}; {0} < {2}; ++{0})", x, whole, size));
+      body(sums, outputs, fmt::format("{} - {}", x, whole));
+      w_.close();
+      if (size > strip) end_run(sums, kLanes);
+    }
   }
 
   void finish_sum(std::int32_t i) {
-    const std::string name = fmt::format("row{}", i), part = accumulator(i);
-    w_.line(fmt::format("{} {} = {}[0];", c_type(dtype_of(i)), name, part));
+    const std::string name = fmt::format("row{}", i), part = result(i);
+    w_.line(fmt::format("{} {} = {}[0];", sum_type(i), name, part));
     w_.line(fmt::format("for (s_i32 j = 1; j < {}; ++j) {} = {};", kLanes, name,
                         combined(kind_of(i), dtype_of(i), name, part + "[j]")));
-    function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), name));
+    define(i, name);
   }
 
   Kernel by_block() {
+    find_strips(inner_.sizes.size(), 1);
     const std::string& x = outer_.names.back();
     const std::int64_t size = outer_.sizes.back(), blocks = (size + kBlock - 1) / kBlock;
     Loops items{{outer_.sizes.begin(), outer_.sizes.end() - 1},
@@ -213,12 +276,8 @@ class Rows {
       const std::vector<std::size_t> outputs = full_outputs(stage);
       if (sums.empty() && outputs.empty()) continue;
       declare(sums, kBlock);
-      const int open = open_loops(inner_, inner_.sizes.size());
-      over_lanes([&] { body(sums, outputs, "j"); });
-      close_loops(open);
-      for (const std::int32_t i : sums)
-        function_.elements().define({i, 0},
-                                    function_.elements().rounded(dtype_of(i), accumulator(i) + "[j]"));
+      over_loops(inner_.sizes.size(), sums, kBlock, [&] { over_lanes([&] { body(sums, outputs, "j"); }); });
+      for (const std::int32_t i : sums) define(i, result(i) + "[j]");
     }
     if (!rows_.empty())
       over_lanes([&] {
@@ -253,8 +312,11 @@ class Rows {
   const std::vector<int> stages_;
   int last_stage_ = 1;
   std::int64_t full_count_ = 0, row_count_ = 0;
-  Loops all_, outer_, inner_;             // outer: the kept axes, inner: the reduced ones
-  std::vector<bool> reduced_;             // by axis of all_
+  Loops all_, outer_, inner_;              // outer: the kept axes, inner: the reduced ones
+  std::vector<bool> reduced_;              // by axis of all_
+  std::int64_t lane_points_ = 1;           // that a lane visits in a row
+  std::optional<std::size_t> strip_loop_;  // of inner_, that is cut in strips of strip_ turns
+  std::int64_t strip_ = 1;
   std::vector<std::size_t> full_, rows_;  // outputs
 };
 

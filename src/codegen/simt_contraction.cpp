@@ -1,10 +1,11 @@
 // Products of matrices, and convolutions as such. A group of threads has a tile of the result, every thread a
 // few rows and columns of it in registers; parts of both factors pass through the group's local memory. Work
-// on the result follows before it is stored.
+// on the result follows before it is stored. Long sums are made of runs that go to totals.
 
 #include <algorithm>
 
 #include "codegen/contraction.h"
+#include "codegen/long_sum.h"
 #include "codegen/simt.h"
 
 namespace systole::codegen {
@@ -57,9 +58,13 @@ class SimtContraction {
     w_.line(fmt::format("const s_index batch = item / {};", rows * columns));
     w_.line(fmt::format("const s_index m0 = item / {} % {} * {};", columns, rows, tile_.high()));
     w_.line(fmt::format("const s_index n0 = item % {} * {};", columns, tile_.wide()));
-    w_.line(fmt::format("{} sum[{}];", type_, tile_.rows * tile_.columns));
+    w_.line(fmt::format("{} sum[{}];", type_, count()));
     w_.line("S_UNROLL");
-    w_.line(fmt::format("for (s_i32 i = 0; i < {}; ++i) sum[i] = 0;", tile_.rows * tile_.columns));
+    w_.line(fmt::format("for (s_i32 i = 0; i < {}; ++i) sum[i] = 0;", count()));
+    if (has_totals()) {
+      w_.line(fmt::format("{} total[{}];", type_, count()));
+      over_sums([&] { w_.line("total[i] = 0;"); });
+    }
     if (p.depth > 0) {
       function_.declare(fmt::format("S_LOCAL {} left[{}];", type_, kDepth * (tile_.high() + 1)));
       function_.declare(fmt::format("S_LOCAL {} right[{}];", type_, kDepth * (tile_.wide() + 1)));
@@ -69,15 +74,32 @@ class SimtContraction {
       load_right();
       w_.line("S_BARRIER;");
       multiply();
+      if (has_totals()) {
+        w_.open(fmt::format("if (k0 % {} == {})", kRun, kRun - kDepth));
+        over_sums([&] { end_run(w_, type_, "total[i]", "sum[i]"); });
+        w_.close();
+      }
       w_.line("S_BARRIER;");
       w_.close();
     }
+    if (has_totals()) over_sums([&] { w_.line("sum[i] += total[i];"); });
     store();
     w_.close();
     return function_.finish_groups(std::min(items, kMostTileGroups));
   }
 
  private:
+  std::int64_t count() const { return tile_.rows * tile_.columns; }  // of a thread's sums
+  bool has_totals() const { return is_float(dtype_) && product_.depth > kRun; }
+
+  template <class Inside>
+  void over_sums(Inside&& inside) {
+    w_.line("S_UNROLL");
+    w_.open(fmt::format("for (s_i32 i = 0; i < {}; ++i)", count()));
+    inside();
+    w_.close();
+  }
+
   // Opens a loop over a part of kDepth × size elements, in the order they lie in memory: variables k and i.
   void open_part(std::int64_t size, bool depth_is_inner) {
     w_.open(fmt::format("for (s_i32 e = S_LANE; e < {}; e += {})", kDepth * size, kThreads));

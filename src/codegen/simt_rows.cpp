@@ -5,12 +5,14 @@
 // point of its row, and what the threads of a row know is combined by the emitter's one lane primitive. When
 // the last axis is reduced, neighbouring threads share a row; when it is kept, they have neighbouring rows:
 // either way they read neighbouring memory. Full values that a later pass needs again stay in registers, or
-// in the group's local memory, when the row is short enough.
+// in the group's local memory, when the row is short enough. A thread with many points of a sum takes them in
+// runs, and adds these to a total.
 
 #include <algorithm>
 #include <bit>
 #include <set>
 
+#include "codegen/long_sum.h"
 #include "codegen/simt.h"
 
 namespace systole::codegen {
@@ -29,17 +31,6 @@ std::int64_t power_of_two(std::int64_t n) {  // not below n
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
 }
 
-std::vector<int> stages_of(const ir::Graph& graph) {
-  std::vector<int> stage(static_cast<std::size_t>(graph.size()), 1);
-  for (std::int32_t i = 0; i < graph.size(); ++i)
-    for (const ir::ValueId v : graph.node(i).operands) {
-      const int known =
-          stage[static_cast<std::size_t>(v.node)] + (graph.node(v.node).op == Op::reduce ? 1 : 0);
-      stage[static_cast<std::size_t>(i)] = std::max(stage[static_cast<std::size_t>(i)], known);
-    }
-  return stage;
-}
-
 class SimtRows {
  public:
   SimtRows(const lower::Step& step, const std::string& name, Dialect dialect)
@@ -47,7 +38,7 @@ class SimtRows {
         dialect_(dialect),
         function_(graph_, name, dialect),
         w_(function_.writer()),
-        stages_(stages_of(graph_)),
+        stages_(lower::stages(graph_)),
         full_count_(step.domain->full_count()),
         row_count_(step.domain->row_count()) {
     std::vector<std::int64_t> sizes;
@@ -104,6 +95,11 @@ class SimtRows {
   }
 
  private:
+  std::int64_t points_of_a_thread() const { return (length_ + parts_ - 1) / parts_; }
+  bool has_total(std::int32_t node) const {
+    return is_long_sum(kind_of(node), dtype_of(node), points_of_a_thread());
+  }
+
   // Whether the threads of a row are neighbours.
   bool adjacent() const { return last_is_reduced_; }
 
@@ -144,7 +140,7 @@ class SimtRows {
       for (const std::int32_t i : visited)
         if (is_keepable(graph_.node(i))) known.insert(i);
     }
-    const std::int64_t points = (length_ + parts_ - 1) / parts_;
+    const std::int64_t points = points_of_a_thread();
     std::int64_t words = 0, bytes = 0;
     for (const std::int32_t i : kept_) {
       const auto size = static_cast<std::int64_t>(size_of(dtype_of(i)));
@@ -192,15 +188,17 @@ class SimtRows {
     const std::vector<std::int32_t> sums = reductions(stage);
     const std::vector<std::size_t> outputs = full_outputs(stage);
     if (sums.empty() && outputs.empty()) return;
-    const std::int64_t points = (length_ + parts_ - 1) / parts_;
+    const std::int64_t points = points_of_a_thread();
     if (stage == 1 && in_registers_)
       for (const std::int32_t i : kept_)
         w_.line(fmt::format("{} kept{}[{}];", c_type(dtype_of(i)), i, points));
     w_.line(fmt::format("// Pass {}.", stage));
     for (const std::int32_t i : sums)
       w_.line(fmt::format("{} sum{} = {};", c_type(dtype_of(i)), i, identity(kind_of(i), dtype_of(i))));
+    const bool in_runs = open_runs(sums, points);
     if (in_registers_ && !kept_.empty()) w_.line("S_UNROLL");
-    w_.open(fmt::format("for (s_i32 k = 0; k < {}; ++k)", points));
+    w_.open(fmt::format("for (s_index k = {}; k < {}; ++k)", in_runs ? "run" : "0",
+                        in_runs ? "stop" : std::to_string(points)));
     const bool tail = length_ % parts_ != 0;
     w_.line(fmt::format("const s_index point = k * {} + part;", parts_));
     if (tail) w_.open(fmt::format("if (point < {})", length_));
@@ -208,10 +206,32 @@ class SimtRows {
     body(sums, outputs);
     if (tail) w_.close();
     w_.close();
+    if (in_runs) close_runs(sums);
     for (const std::int32_t i : sums) {
       combine_parts(i);
       function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), fmt::format("sum{}", i)));
     }
+  }
+
+  // Opens the loop over runs where there are long sums; returns whether it did.
+  bool open_runs(const std::vector<std::int32_t>& sums, std::int64_t points) {
+    bool any = false;
+    for (const std::int32_t i : sums) {
+      if (!has_total(i)) continue;
+      w_.line(fmt::format("{} total{} = 0;", c_type(dtype_of(i)), i));
+      any = true;
+    }
+    if (!any) return false;
+    w_.open(fmt::format("for (s_index run = 0; run < {}; run += {})", points, kRun));
+    w_.line(fmt::format("const s_index stop = run + {0} < {1} ? run + {0} : {1};", kRun, points));
+    return true;
+  }
+  void close_runs(const std::vector<std::int32_t>& sums) {
+    for (const std::int32_t i : sums)
+      if (has_total(i)) end_run(w_, c_type(dtype_of(i)), fmt::format("total{}", i), fmt::format("sum{}", i));
+    w_.close();
+    for (const std::int32_t i : sums)
+      if (has_total(i)) w_.line(fmt::format("sum{0} += total{0};", i));
   }
 
   void body(const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {

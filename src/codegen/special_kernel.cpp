@@ -1,6 +1,7 @@
 // Primitives with a loop of their own. Operands are in memory; an element of the result, or a line of it, is
 // an item.
 
+#include "codegen/long_sum.h"
 #include "codegen/special_parts.h"
 
 namespace systole::codegen {
@@ -35,14 +36,16 @@ class Special : public SpecialKernel {
     open_items();
     const Ints sizes = y.dims();
     open_item(w_, make_loops({sizes.begin(), sizes.end()}, "y"), "item");
-    w_.line(fmt::format("{} sum = {};", c_type(dtype()), identity(a.kind, dtype())));
+    std::int64_t points = 1;
+    for (const std::int64_t size : a.window) points *= size;
+    declare_sum(a.kind, points);
     std::string place = "0";
     int open = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const std::int64_t holes = entry(a.base_dilation, i), last = (x[i].value() - 1) * holes;
       const std::string y_i = y[i].value() == 1 ? "0" : fmt::format("y{}", i);
       const std::string start =
-          fmt::format("{} * {} - {}", y_i, entry(a.strides, i), a.pad_low.empty() ? 0 : a.pad_low[i]);
+          fmt::format("(s_i64){} * {} - {}", y_i, entry(a.strides, i), a.pad_low.empty() ? 0 : a.pad_low[i]);
       if (a.window[i] == 1) {
         w_.line(fmt::format("const s_i64 x{} = {};", i, start));
       } else {
@@ -60,11 +63,31 @@ class Special : public SpecialKernel {
       place += fmt::format(" + x{}{} * {}", i, holes > 1 ? fmt::format(" / {}", holes) : "", strides[i]);
     }
     w_.line(fmt::format("const {} v = {};", c_type(dtype()), element(0, place)));
-    w_.line(fmt::format("sum = {};", combined(a.kind, dtype(), "sum", "v")));
+    add_to_sum(a.kind, points);
     for (int i = 0; i < open; ++i) w_.close();
-    store("item", function_.elements().rounded(dtype(), "sum"));
+    store_sum("item", a.kind, points);
     w_.close();
     return function_.finish(y.count());
+  }
+
+  // So many points are combined one after the other: a long sum is made of runs.
+  void declare_sum(ir::Combine kind, std::int64_t points) {
+    w_.line(fmt::format("{} sum = {};", c_type(dtype()), identity(kind, dtype())));
+    if (!is_long_sum(kind, dtype(), points)) return;
+    w_.line(fmt::format("{} total = 0;", c_type(dtype())));
+    w_.line("s_i32 run = 0;");
+  }
+  void add_to_sum(ir::Combine kind, std::int64_t points) {
+    w_.line(fmt::format("sum = {};", combined(kind, dtype(), "sum", "v")));
+    if (!is_long_sum(kind, dtype(), points)) return;
+    w_.open(fmt::format("if (++run == {})", kRun));
+    w_.line("run = 0;");
+    end_run(w_, c_type(dtype()), "total", "sum");
+    w_.close();
+  }
+  void store_sum(const std::string& place, ir::Combine kind, std::int64_t points) {
+    const std::string sum = is_long_sum(kind, dtype(), points) ? "(total + sum)" : "sum";
+    store(place, function_.elements().rounded(dtype(), sum));
   }
 
   Kernel arg_reduce() {
@@ -90,14 +113,14 @@ class Special : public SpecialKernel {
     const Lines line = lines(shape(0), a.axis);
     open_items();
     w_.line(fmt::format("const s_i64 first = {};", line.first));
-    w_.line(fmt::format("{} sum = {};", c_type(dtype()), identity(a.kind, dtype())));
+    declare_sum(a.kind, line.length);
     w_.open(fmt::format("for (s_i64 i = 0; i < {}; ++i)", line.length));
     w_.line(fmt::format("const s_i64 place = first + {} * {};",
                         a.reverse ? fmt::format("({} - i)", line.length - 1) : std::string("i"),
                         line.stride));
     w_.line(fmt::format("const {} v = {};", c_type(dtype()), element(0, "place")));
-    w_.line(fmt::format("sum = {};", combined(a.kind, dtype(), "sum", "v")));
-    store("place", function_.elements().rounded(dtype(), "sum"));
+    add_to_sum(a.kind, line.length);
+    store_sum("place", a.kind, line.length);
     w_.close();
     w_.close();
     return function_.finish(line.count);

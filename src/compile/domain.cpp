@@ -1,5 +1,7 @@
 #include "compile/domain.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace systole::lower {
@@ -56,6 +58,17 @@ std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::Broadc
   for (const Domain::Axis& axis : domain.axes)
     if (axis.reduced) return domain;
   return std::nullopt;
+}
+
+std::vector<int> stages(const ir::Graph& region) {
+  std::vector<int> stage(static_cast<std::size_t>(region.size()), 1);
+  for (std::int32_t i = 0; i < region.size(); ++i)
+    for (const ir::ValueId v : region.node(i).operands) {
+      const int known =
+          stage[static_cast<std::size_t>(v.node)] + (region.node(v.node).op == ir::Op::reduce ? 1 : 0);
+      stage[static_cast<std::size_t>(i)] = std::max(stage[static_cast<std::size_t>(i)], known);
+    }
+  return stage;
 }
 
 }  // namespace systole::lower

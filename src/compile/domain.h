@@ -31,4 +31,8 @@ Domain domain_of_reduction(const Shape& operand, const Ints& axes);
 // What a broadcast repeats its operand over; nothing when it repeats nothing and only reshapes.
 std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::BroadcastAttrs& attrs);
 
+// By node of a region over rows: the pass over the points, from 1, in which it is known. A reduction ends a
+// pass for those who read it.
+std::vector<int> stages(const ir::Graph& region);
+
 }  // namespace systole::lower

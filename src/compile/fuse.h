@@ -39,10 +39,9 @@ struct Group {
   Claim claim;                        // of library
 };
 
-// Why something stayed apart, for --explain.
+// Why a library does not run an op, or why it shares no kernel with what it reads, for --explain.
 struct Refusal {
-  std::int32_t node;
-  std::string reason;
+  std::string op, reason;
 };
 
 struct Fusion {

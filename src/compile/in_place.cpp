@@ -9,18 +9,6 @@ namespace {
 
 using ir::Op;
 
-// By node: the pass over the points in which it is known.
-std::vector<int> stages(const ir::Graph& graph) {
-  std::vector<int> stage(static_cast<std::size_t>(graph.size()), 1);
-  for (std::int32_t i = 0; i < graph.size(); ++i)
-    for (const ir::ValueId v : graph.node(i).operands) {
-      const int known =
-          stage[static_cast<std::size_t>(v.node)] + (graph.node(v.node).op == Op::reduce ? 1 : 0);
-      stage[static_cast<std::size_t>(i)] = std::max(stage[static_cast<std::size_t>(i)], known);
-    }
-  return stage;
-}
-
 // Whether what is read of input `i` is only ever the element of the point.
 bool read_at_the_point(const ir::Graph& graph, std::int32_t input) {
   std::vector<bool> same(static_cast<std::size_t>(graph.size()), false);

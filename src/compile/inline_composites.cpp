@@ -34,10 +34,14 @@ void set_shardings(Graph& graph, std::int32_t first, const ir::Node& composite, 
       graph.set_sharding(results[i], *composite.shardings[i]);
 }
 
-ir::Graph inlined(const ir::Graph& graph, Subgraphs& subgraphs) {
+using Keep = std::function<bool(const ir::Node&)>;
+
+ir::Graph inlined(const ir::Graph& graph, Subgraphs& subgraphs, const Keep& keep) {
   const auto rule = [&](const ir::Rewrite& r) -> std::optional<Values> {
+    if (r.node.op == Op::composite && keep && keep(r.node))
+      return ir::copy_node(r.graph, r.node, r.operands, r.node.graphs);
     std::vector<ir::GraphRef> graphs =
-        subgraphs.turned(r.node, [&](const ir::Graph& g) { return inlined(g, subgraphs); });
+        subgraphs.turned(r.node, [&](const ir::Graph& g) { return inlined(g, subgraphs, keep); });
     if (r.node.op != Op::composite) return ir::copy_node(r.graph, r.node, r.operands, std::move(graphs));
     const std::int32_t first = r.graph.size();
     Values results = ir::inline_graph(r.graph, *graphs[0], r.operands);
@@ -50,9 +54,11 @@ ir::Graph inlined(const ir::Graph& graph, Subgraphs& subgraphs) {
 
 }  // namespace
 
-ir::Graph inline_composites(const ir::Graph& graph) {
+ir::Graph inline_composites(const ir::Graph& graph) { return inline_composites_except(graph, {}); }
+
+ir::Graph inline_composites_except(const ir::Graph& graph, const Keep& keep) {
   Subgraphs subgraphs;
-  return inlined(graph, subgraphs);
+  return inlined(graph, subgraphs, keep);
 }
 
 }  // namespace systole::passes

@@ -11,6 +11,8 @@ namespace {
 using ir::Op;
 
 constexpr std::int64_t kLargestTextConstant = 16;
+constexpr int kLongestMovement = 64;
+constexpr int kMostPlaces = 1 << 20;  // more are counted as these
 
 bool moves(Op op) {
   switch (op) {
@@ -42,17 +44,19 @@ Role first_role(const ir::Node& node) {
 
 class Finder {
  public:
-  explicit Finder(const ir::Graph& graph) : graph_(graph), through_(static_cast<std::size_t>(graph.size())) {}
+  explicit Finder(const ir::Graph& graph)
+      : graph_(graph), through_(at(graph.size())), lengths_(at(graph.size()), 0) {}
 
   Links run() {
     links_.sources.resize(through_.size());
     for (const ir::Node& node : graph_.nodes()) links_.roles.push_back(first_role(node));
     store_what_others_want();
     for (std::int32_t i = 0; i < graph_.size(); ++i) {
-      std::vector<Link>& out = role(i) == Role::inlined ? through_[at(i)] : links_.sources[at(i)];
       const ir::Node& node = graph_.node(i);
+      if (role(i) == Role::inlined) keep_short(i);
+      std::vector<Link>& out = role(i) == Role::inlined ? through_[at(i)] : links_.sources[at(i)];
       for (std::size_t k = 0; k < node.operands.size(); ++k)
-        for (const Link& link : of(node.operands[k].node)) add(out, read_by(node, k, link));
+        for (const Link& link : of(node.operands[k].node)) add_link(out, read_by(node, k, link));
     }
     return std::move(links_);
   }
@@ -75,6 +79,18 @@ class Finder {
           if (!is_read_through(graph_.node(i), v)) store(v.node);
   }
 
+  // Movement of movement is written out once per way it is read: what would get too long is stored.
+  void keep_short(std::int32_t i) {
+    int length = 1;
+    for (const ir::ValueId v : graph_.node(i).operands)
+      if (role(v.node) == Role::inlined) length += lengths_[at(v.node)];
+    if (length > kLongestMovement && graph_.node(i).operands.size() > 0) {
+      role(i) = Role::member;
+      return;
+    }
+    lengths_[at(i)] = length;
+  }
+
   // A contraction reads what was only moved where it lies.
   bool is_read_through(const ir::Node& reader, ir::ValueId v) {
     if (reader.op != Op::dot_general && reader.op != Op::convolution) return false;
@@ -92,7 +108,7 @@ class Finder {
 
   // `link` is what operand k of `node` reads; the result says what an element of the node reads.
   Link read_by(const ir::Node& node, std::size_t k, const Link& link) const {
-    const auto anywhere = [&] { return Link{link.source, Link::Reads::anywhere, std::nullopt}; };
+    const auto anywhere = [&] { return Link{link.source, Link::Reads::anywhere, std::nullopt, link.places}; };
     const Type& operand = graph_.type(node.operands[k]);
     switch (node.op) {
       case Op::reshape: return link;
@@ -112,18 +128,24 @@ class Finder {
     return link;
   }
 
-  static void add(std::vector<Link>& out, Link link) {
-    for (const Link& known : out)
-      if (known.source == link.source && known.reads == link.reads && known.domain == link.domain) return;
-    out.push_back(std::move(link));
-  }
-
   const ir::Graph& graph_;
   std::vector<std::vector<Link>> through_;  // of inlined nodes
+  std::vector<int> lengths_;                // of inlined nodes: movement that an element goes through
   Links links_;
 };
 
 }  // namespace
+
+void add_link(std::vector<Link>& links, Link link) {
+  link.places = std::min(link.places, kMostPlaces);
+  for (Link& known : links)
+    if (known.source == link.source && known.reads == link.reads && known.domain == link.domain) {
+      if (link.reads == Link::Reads::anywhere)
+        known.places = std::min(known.places + link.places, kMostPlaces);
+      return;
+    }
+  links.push_back(std::move(link));
+}
 
 bool is_stored_constant(const ir::Node& node) {
   return node.op == Op::constant && node.types[0].shape.count() > kLargestTextConstant;

@@ -24,7 +24,11 @@ struct Link {
   std::int32_t source = -1;  // a node that is not inlined
   Reads reads = Reads::same;
   std::optional<Domain> domain;  // of Reads::row: what the source is repeated over
+  int places = 1;                // of Reads::anywhere: how many elements an element reads at most
 };
+
+// A link like another is that one, with the places of both.
+void add_link(std::vector<Link>& links, Link link);
 
 struct Links {
   std::vector<Role> roles;  // by node

@@ -11,8 +11,12 @@
 
 #include "compile/in_place.h"
 #include "compile/program.h"
+#include "compile/verifying.h"
+#include "compile/widen.h"
 #include "systole/base/error.h"
+#include "systole/compile/passes.h"
 #include "systole/ir/composite.h"
+#include "systole/ir/rewriter.h"
 
 namespace systole::lower {
 
@@ -311,6 +315,26 @@ class Lowering {
 
 }  // namespace
 
-Program make_program(const ir::Graph& graph, const Target& target) { return Lowering(graph, target).run(); }
+ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) {
+  const auto is_claimed = [&](const ir::Node& node) {
+    Region region;
+    ir::Values operands;
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      operands.push_back(region.graph.input(fmt::format("i{}", i), node.graphs[0]->input_type(i)));
+    const ir::Values results = ir::copy_node(region.graph, node, operands, node.graphs);
+    for (const ir::Value& result : results) region.graph.output(result);
+    region.anchor = results[0].id().node;
+    const std::vector<Claim> claims = target.offers(region);
+    return std::any_of(claims.begin(), claims.end(), [](const Claim& claim) { return bool(claim); });
+  };
+  ir::Graph made = widened(passes::inline_composites_except(graph, is_claimed));
+  return optimize ? passes::run_passes(std::move(made), passes::kernel_passes()) : made;
+}
+
+Program make_program(const ir::Graph& graph, const Target& target) {
+  Program program = Lowering(graph, target).run();
+  if (passes::verify_wanted()) verify(program);
+  return program;
+}
 
 }  // namespace systole::lower

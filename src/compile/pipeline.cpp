@@ -12,6 +12,7 @@
 
 #include "base/env.h"
 #include "base/file.h"
+#include "compile/verifying.h"
 #include "systole/compile/passes.h"
 #include "systole/ir/text.h"
 
@@ -64,6 +65,8 @@ class Dump {
   int step_ = 0;
 };
 
+}  // namespace
+
 bool verify_wanted() {
 #ifdef SYSTOLE_DEBUG
   return true;
@@ -71,8 +74,6 @@ bool verify_wanted() {
   return env::flag("SYSTOLE_VERIFY");
 #endif
 }
-
-}  // namespace
 
 std::span<const Pass> kernel_passes() { return kKernel; }
 std::span<const Pass> standard_passes() { return kStandard; }
@@ -96,11 +97,6 @@ ir::Graph run_passes(ir::Graph graph, std::span<const Pass> passes) {
     if (graph.same_structure(before)) break;
   }
   return graph;
-}
-
-ir::Graph prepared_for_kernels(const ir::Graph& graph, bool optimize) {
-  ir::Graph inlined = inline_composites(graph);
-  return optimize ? run_passes(std::move(inlined), kernel_passes()) : inlined;
 }
 
 }  // namespace systole::passes

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
 
 #include "systole/base/error.h"
 #include "systole/ir/text.h"
@@ -61,6 +64,10 @@ void print(const Program& program, bool regions, const std::string& indent, std:
     if (regions && step.programs.empty() && step.kind != StepKind::copy) out += ir::print(step.region.graph);
     for (const auto& sub : step.programs) print(*sub, regions, indent + "    ", out);
   }
+  std::map<std::string, int> refusals;  // with how often
+  for (const Refusal& refusal : program.refusals) ++refusals[refusal.op + " " + refusal.reason];
+  for (const auto& [text, times] : refusals)
+    out += fmt::format("{}  apart: {}{}\n", indent, text, times > 1 ? fmt::format(" ({} times)", times) : "");
 }
 
 [[noreturn]] void broken(const Program& program, std::size_t step, std::string what) {
@@ -131,7 +138,15 @@ void verify(const Program& program) {
   const auto at = [&](BufferId b) -> const BufferInfo& {
     return program.buffers[static_cast<std::size_t>(b)];
   };
-  const auto mark = [&](BufferId b) { written[static_cast<std::size_t>(program.memory_of(b))] = true; };
+  // By memory: the buffer whose values lie there. A view has those of what it is a view of.
+  std::vector<BufferId> holder(program.buffers.size());
+  std::iota(holder.begin(), holder.end(), 0);
+  std::set<BufferId> made;
+  for (const Step& step : program.steps) made.insert(step.outputs.begin(), step.outputs.end());
+  const auto values_of = [&](BufferId b) {
+    while (!made.contains(b) && at(b).shares >= 0) b = at(b).shares;
+    return b;
+  };
   for (std::size_t b = 0; b < program.buffers.size(); ++b)
     if (program.buffers[b].role == Role::input || program.buffers[b].role == Role::constant)
       written[b] = true;
@@ -140,10 +155,16 @@ void verify(const Program& program) {
     for (const BufferId b : step.inputs)
       if (!written[static_cast<std::size_t>(program.memory_of(b))])
         broken(program, s, fmt::format("reads {} before it is written", buffer_text(program, b)));
+    for (const BufferId b : step.inputs)
+      if (const BufferId held = holder[static_cast<std::size_t>(program.memory_of(b))]; held != values_of(b))
+        broken(program, s,
+               fmt::format("reads {}, which {} has replaced", buffer_text(program, b),
+                           buffer_text(program, held)));
     for (const BufferId b : step.outputs) {
       if (at(program.memory_of(b)).role == Role::constant)
         broken(program, s, fmt::format("writes the constant {}", buffer_text(program, b)));
-      mark(b);
+      written[static_cast<std::size_t>(program.memory_of(b))] = true;
+      holder[static_cast<std::size_t>(program.memory_of(b))] = b;
     }
     for (const auto& sub : step.programs) verify(*sub);
   }

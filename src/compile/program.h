@@ -56,7 +56,6 @@ struct Program {
   std::vector<BufferId> inputs, outputs;
   std::int64_t arena_bytes = 0;  // that all temporaries need
   std::vector<Refusal> refusals;
-  std::vector<std::string> notes;  // what --explain tells beside the steps
 
   BufferId memory_of(BufferId b) const;  // what a chain of `shares` ends in
 };
@@ -79,7 +78,11 @@ void verify(const Program& program);
 // Gives temporaries their places: those needed at one time never overlap. Sets arena_bytes.
 void plan_memory(Program& program);
 
-// The graph is static, optimised and has only composites that the Target claims.
+// A graph as make_program takes it: composites inlined but those that the Target claims and, if asked, the
+// passes for kernels run.
+ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize = true);
+
+// The graph is static and prepared. Verified where passes are.
 Program make_program(const ir::Graph& graph, const Target& target);
 
 }  // namespace systole::lower

@@ -1,8 +1,9 @@
 #pragma once
 
 // What a backend tells the compiler: which regions it runs by its own means, and how large a generated kernel
-// may get. The compiler offers regions, the largest first; a Target answers with an implementation and its
-// rank, or declines with a reason, which `systole compile --explain` prints.
+// may get. The compiler offers composites before they are inlined, then whatever is no elementwise work,
+// first with the elementwise work on its result, then bare. A Target answers with implementations and their
+// ranks, or declines with reasons, which `systole compile --explain` prints.
 
 #include <cstdint>
 #include <string>

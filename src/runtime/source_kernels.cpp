@@ -7,73 +7,22 @@
 #include <limits>
 
 #include "codegen/math/math.h"
-#include "codegen/simt.h"
+#include "runtime/portable_language.h"
 #include "systole/base/error.h"
 
 namespace systole::runtime {
 
 namespace {
 
-constexpr std::string_view kThreads[] = {"LANE", "LANES", "GROUP", "GROUPS", "THREAD"};
-
-// A processor has one thread after the other; the place of the one that runs is a value beside the
-// parameters, and what needs the others is refused by the compiler, in words.
-constexpr std::string_view kC = R"c(
-typedef struct {
-  s_i64 group[3], lane[3], groups[3], lanes[3];
-} s_place;
-#define S_ENTRY static inline __attribute__((always_inline)) void
-#define S_KERNEL(threads) S_ENTRY
-#define S_GLOBAL
-#define S_LOCAL _Static_assert(0, "S_LOCAL needs threads that run together: give the processor a source in C");
-#define S_BARRIER _Static_assert(0, "S_BARRIER needs threads that run together: give the processor a source in C")
-#define S_LANE_(d) ((s_i32)s_at.lane[d])
-#define S_LANES_(d) ((s_i32)s_at.lanes[d])
-#define S_GROUP_(d) s_at.group[d]
-#define S_GROUPS_(d) s_at.groups[d]
-#define S_THREAD_(d) (s_at.group[d] * s_at.lanes[d] + s_at.lane[d])
-#define S_STEP (s_at.groups[0] * s_at.lanes[0])
-)c";
-
-constexpr std::string_view kCuda = R"c(
-#define S_ENTRY extern "C" __global__ void
-#define S_LANE_(d) ((s_i32)(d == 0 ? threadIdx.x : d == 1 ? threadIdx.y : threadIdx.z))
-#define S_LANES_(d) ((s_i32)(d == 0 ? blockDim.x : d == 1 ? blockDim.y : blockDim.z))
-#define S_GROUP_(d) ((s_i64)(d == 0 ? blockIdx.x : d == 1 ? blockIdx.y : blockIdx.z))
-#define S_GROUPS_(d) ((s_i64)(d == 0 ? gridDim.x : d == 1 ? gridDim.y : gridDim.z))
-#define S_THREAD_(d) (S_GROUP_(d) * S_LANES_(d) + S_LANE_(d))
-)c";
-
-constexpr std::string_view kOpenCl = R"c(
-#define S_ENTRY __kernel void
-#define S_LANE_(d) ((s_i32)get_local_id(d))
-#define S_LANES_(d) ((s_i32)get_local_size(d))
-#define S_GROUP_(d) ((s_i64)get_group_id(d))
-#define S_GROUPS_(d) ((s_i64)get_num_groups(d))
-#define S_THREAD_(d) ((s_i64)get_global_id(d))
-)c";
-
-std::string portable_words(codegen::Dialect dialect) {
-  const bool is_c = dialect == codegen::Dialect::c;
-  std::string text = codegen::math::prelude(dialect);
-  if (!is_c) text += codegen::simt_prelude(dialect);
-  text += is_c ? kC : dialect == codegen::Dialect::cuda ? kCuda : kOpenCl;
-  for (const std::string_view word : kThreads) {
-    if (is_c || word == "LANES") text += fmt::format("#define S_{0} S_{0}_(0)\n", word);
-    text += fmt::format("#define S_{0}_Y S_{0}_(1)\n#define S_{0}_Z S_{0}_(2)\n", word);
-  }
-  return text;
-}
-
-// The number after kSourceName in "kernel:12:5: error: …", or in a command's "/tmp/…/kernel:12: …".
-std::optional<std::size_t> first_line(std::string_view words) {
+// The number after the name in "kernel:12:5: error: …", or in a command's "/tmp/…/kernel:12: …".
+std::optional<std::size_t> first_line(std::string_view words, std::string_view name) {
   const auto number_at = [&](std::size_t i) {
     std::size_t value = 0;
     while (i < words.size() && std::isdigit(static_cast<unsigned char>(words[i])) != 0 && value < 1'000'000)
       value = value * 10 + static_cast<std::size_t>(words[i++] - '0');
     return value;
   };
-  const std::string mark = fmt::format("{}:", kSourceName);
+  const std::string mark = fmt::format("{}:", name);
   std::optional<std::size_t> any;
   for (std::size_t at = words.find(mark); at != std::string_view::npos; at = words.find(mark, at + 1)) {
     const std::size_t line = number_at(at + mark.size());
@@ -129,20 +78,33 @@ SourceBackend& source_backend(const ResolvedDevice& device) {
               "this backend does not run kernels from source", "a device of " + others);
 }
 
-std::string source_head(codegen::Dialect dialect, bool is_portable, const SourceOptions& options) {
-  std::string text = is_portable                      ? portable_words(dialect)
+std::string source_name(const SourceOptions& options) {
+  const std::string& name = options.source_name;
+  const auto is_bad = [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' '; };
+  if (std::any_of(name.begin(), name.end(), is_bad))
+    throw Error(ErrorKind::kInvalidArgument, "source_name", "a name for a #line",
+                "no quotes, backslashes or control characters", name);
+  return name.empty() ? "kernel" : name;
+}
+
+std::string source_head(codegen::Dialect dialect, bool is_portable, const SourceOptions& options,
+                        std::string_view source) {
+  std::string text = is_portable                      ? portable_words(dialect, source)
                      : dialect == codegen::Dialect::c ? codegen::math::prelude(dialect)
                                                       : std::string();
   for (const auto& [name, value] : options.defines) text += fmt::format("#define {} {}\n", name, value);
-  return text + fmt::format("#line 1 \"{}\"\n", kSourceName);
+  return text + fmt::format("#line 1 \"{}\"\n", source_name(options));
 }
 
-void refuse_source(const std::string& device, std::string_view source, std::string_view words) {
+void refuse_source(const std::string& device, std::string_view source, const SourceOptions& options,
+                   std::string_view words) {
   constexpr std::size_t kMost = 4000;
   while (!words.empty() && std::isspace(static_cast<unsigned char>(words.back())) != 0)
     words.remove_suffix(1);
-  std::string where = fmt::format("kernel source on {}", device), text;
-  if (const std::optional<std::size_t> line = first_line(words)) {
+  std::string text;
+  std::string where = options.source_name.empty() ? fmt::format("kernel source on {}", device)
+                                                  : fmt::format("{} on {}", options.source_name, device);
+  if (const std::optional<std::size_t> line = first_line(words, source_name(options))) {
     where += fmt::format(", line {}", *line);
     text = line_of(source, *line);
   }
@@ -157,12 +119,18 @@ void check_launch(const std::string& where, const Launch& launch) {
   };
   const auto least = [](const Size3& s) { return std::min({s.x, s.y, s.z}); };
   if (least(launch.grid) < 0) refuse("the grid's size", "numbers from 0", launch.grid);
+  if (launch.block == Launch{}.block)
+    throw Error(ErrorKind::kInvalidArgument, where, "the launch has no block",
+                "the threads of a group: {.grid = …, .block = {256}}, or Launch::over(count)");
   if (least(launch.block) < 1) refuse("the block's size", "numbers from 1", launch.block);
   std::int64_t threads = 1;
   for (const std::int64_t n :
        {launch.block.x, launch.block.y, launch.block.z, launch.grid.x, launch.grid.y, launch.grid.z})
     if (__builtin_mul_overflow(threads, n, &threads))
       refuse("more threads than can be counted", "at most 2⁶³-1 of them", launch.grid);
+  if (launch.items < 0 || launch.items > threads)
+    throw Error(ErrorKind::kInvalidArgument, where, "the launch's items",
+                fmt::format("0 to {}, one for each thread", threads), std::to_string(launch.items));
 }
 
 std::string to_string(const Size3& size) {

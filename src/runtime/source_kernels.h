@@ -66,7 +66,11 @@ class SourceBackend {
   virtual codegen::Dialect dialect() const = 0;
   virtual std::shared_ptr<const SourceProgram> build_source(const std::string& source, bool is_portable,
                                                             const SourceOptions& options, int ordinal) = 0;
-  virtual BufferRef copy(const Buffer& buffer) = 0;  // on its device
+  // Memory, for use in the order of the calls. Sizes are those of the buffers.
+  virtual BufferRef make_buffer(const Type& type, int ordinal, bool is_zero) = 0;  // else undefined values
+  virtual void write(Buffer& to, std::span<const std::byte> from) = 0;
+  virtual void read(const Buffer& from, std::span<std::byte> to) = 0;
+  virtual void copy(const Buffer& from, Buffer& to) = 0;  // on one device
   virtual void synchronize(int ordinal) = 0;
 };
 
@@ -77,15 +81,20 @@ std::shared_ptr<const SourceKernel> kernel_named(const std::string& where, const
 // Throws kUnsupported, naming the backends that can, when this one does not run sources.
 SourceBackend& source_backend(const ResolvedDevice& device);
 
-// What stands before a program's source: its #defines, for a portable one also the words of docs/kernels.md,
-// and a #line, so that compilers count the program's own lines in a file kSourceName.
-inline constexpr std::string_view kSourceName = "kernel";
-std::string source_head(codegen::Dialect dialect, bool is_portable, const SourceOptions& options);
+// The file that compilers see the program's own lines in. Throws kInvalidArgument for a name that cannot
+// stand in a #line.
+std::string source_name(const SourceOptions& options);
+
+// What stands before a program's source: its #defines, for a portable one also the words of docs/kernels.md
+// (those that cost something only where `source` has them), and a #line.
+std::string source_head(codegen::Dialect dialect, bool is_portable, const SourceOptions& options,
+                        std::string_view source = {});
 
 // Throws kParse for a source that the compiler refused: the first line it names, and its words.
-[[noreturn]] void refuse_source(const std::string& device, std::string_view source, std::string_view words);
+[[noreturn]] void refuse_source(const std::string& device, std::string_view source,
+                                const SourceOptions& options, std::string_view words);
 
-// Throws kInvalidArgument unless grid and block are sizes at all.
+// Throws kInvalidArgument unless grid and block are sizes at all and have threads for all items.
 void check_launch(const std::string& where, const Launch& launch);
 std::string to_string(const Size3& size);  // "256", "16×16"
 

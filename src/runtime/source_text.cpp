@@ -44,12 +44,16 @@ bool read_parameter(const std::vector<SourceToken>& tokens, std::size_t begin, s
                     const Typedefs& typedefs, SourceParameter& parameter) {
   std::string words;
   int pointers = 0;
+  if (end - begin >= 4 && tokens[end - 1].text == "]" && tokens[end - 2].text == "[") {  // float x[]
+    end -= 2;
+    pointers = 1;
+  }
   bool is_const = false, is_plain = end - begin >= 2;
   for (std::size_t i = begin; i + 1 < end; ++i) {
     const std::string_view word = tokens[i].text;
     if (word == "*") {
       ++pointers;
-    } else if (word == "const" && pointers == 0) {
+    } else if (word == "const" && (pointers == 0 || tokens[end].text == "[")) {
       is_const = true;
     } else if (!is_word(word[0])) {
       is_plain = false;
@@ -108,6 +112,21 @@ Typedefs source_typedefs(const std::vector<SourceToken>& tokens) {
   return found;
 }
 
+Typedefs source_defines(std::string_view source) {
+  Typedefs found;
+  for (std::size_t at = source.find("#define "); at != std::string_view::npos;
+       at = source.find("#define ", at + 1)) {
+    const std::size_t end = std::min(source.find('\n', at), source.size());
+    const std::vector<SourceToken> tokens = source_tokens(source.substr(at + 8, end - at - 8));
+    if (tokens.size() < 2 || !is_word(tokens[0].text[0]) || tokens[1].text == "(") continue;
+    std::string words;
+    for (std::size_t i = 1; i < tokens.size(); ++i)
+      words += fmt::format("{}{}", i > 1 ? " " : "", tokens[i].text);
+    found.try_emplace(std::string(tokens[0].text), std::move(words));
+  }
+  return found;
+}
+
 std::optional<NumberType> number_type(std::string_view words, const Typedefs& typedefs) {
   std::string text(words);
   for (int depth = 0; depth < 16; ++depth) {  // a typedef may name itself
@@ -115,6 +134,7 @@ std::optional<NumberType> number_type(std::string_view words, const Typedefs& ty
     if (known == typedefs.end()) break;
     text = known->second;
   }
+  if (text.starts_with("enum ")) return NumberType{DType::i32};
   const std::size_t digits = std::min(text.find_last_not_of("0123456789") + 1, text.size());
   std::string scalar = text;
   int lanes = 1;
@@ -162,6 +182,7 @@ std::vector<SourceSignature> source_signatures(std::string_view source) {
   const Typedefs typedefs = source_typedefs(tokens);
   std::vector<SourceSignature> found;
   std::vector<std::string> before;
+  std::size_t first = 0;  // where `before` begins
   int depth = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const std::string_view text = tokens[i].text;
@@ -172,6 +193,7 @@ std::vector<SourceSignature> source_signatures(std::string_view source) {
       continue;
     }
     if (text != "(") {
+      if (before.empty()) first = tokens[i].offset;
       before.emplace_back(text);
       continue;
     }
@@ -188,8 +210,11 @@ std::vector<SourceSignature> source_signatures(std::string_view source) {
       i = close;  // an attribute, a macro, a declaration
       continue;
     }
-    SourceSignature signature{
-        .name = before.back(), .before = before, .parameters = {}, .end = tokens[close].offset};
+    SourceSignature signature{.name = before.back(),
+                              .before = before,
+                              .parameters = {},
+                              .begin = first,
+                              .end = tokens[close].offset};
     signature.before.pop_back();
     commas.push_back(close);
     const bool is_empty = close == i + 1 || (close == i + 2 && tokens[i + 1].text == "void");

@@ -24,6 +24,8 @@ std::vector<SourceToken> source_tokens(std::string_view source);
 // "typedef unsigned int index;" as index → "unsigned int".
 using Typedefs = std::map<std::string, std::string, std::less<>>;
 Typedefs source_typedefs(const std::vector<SourceToken>& tokens);
+// "#define real float" as real → "float"; without those of macros with parameters.
+Typedefs source_defines(std::string_view source);
 
 // The parameter's dtype and lanes from a type's words without pointer and qualifiers; nothing for types that
 // are no numbers.
@@ -38,6 +40,7 @@ struct SourceSignature {
   std::string name;
   std::vector<std::string> before;  // words between the last ';' or '}' and the name: "static", "void"
   std::vector<SourceParameter> parameters;
+  std::size_t begin;     // where the first of these words is, or the name
   std::size_t end;       // of the parameter list: where its ')' is
   bool is_plain = true;  // every parameter is a number or a pointer to numbers, with a name
 };

@@ -110,9 +110,11 @@ void Writer::open(const std::string& wanted) {
   const int opened = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (opened < 0) throw failure(name, "the timeline cannot be written");
   struct stat info{};
-  const bool regular = ::fstat(opened, &info) == 0 && S_ISREG(info.st_mode);
-  if (!regular) errno = EINVAL;
-  if (!regular || ::flock(opened, LOCK_EX | LOCK_NB) != 0 || ::ftruncate(opened, 0) != 0) {
+  if (::fstat(opened, &info) == 0 && !S_ISREG(info.st_mode)) {
+    ::close(opened);
+    throw Error(ErrorKind::kIo, name, "the timeline cannot be written: it is not a regular file");
+  }
+  if (::flock(opened, LOCK_EX | LOCK_NB) != 0 || ::ftruncate(opened, 0) != 0) {
     const Error error = failure(name, errno == EWOULDBLOCK ? "another process writes its timeline there"
                                                            : "the timeline cannot be written");
     ::close(opened);
@@ -153,6 +155,9 @@ void Writer::flush() {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       trouble = failure(path, "the timeline ends here").what();
+      // What was whole before is so again: its end lay where the block began.
+      if (::pwrite(file, kEnd.data(), kEnd.size(), offset) == static_cast<ssize_t>(kEnd.size()))
+        static_cast<void>(!::ftruncate(file, offset + static_cast<std::int64_t>(kEnd.size())));
       return close();
     }
     rest.remove_prefix(static_cast<std::size_t>(n));
@@ -192,6 +197,7 @@ void stop_now() {
 
 void start_now(const std::string& path) {
   static const bool registered = [] {
+    static_cast<void>(log_enabled(LogLevel::warn));  // the log outlives what may log at the end
     std::atexit(stop_now);
     // The text and the file are the parent's: a child records nothing until it starts its own.
     ::pthread_atfork([] { writer().mutex.lock(); }, [] { writer().mutex.unlock(); },

@@ -1,26 +1,62 @@
+// A backend that runs kernels allocates, reads and writes memory where it lies; the others (reference, PJRT)
+// take and give whole values.
+
 #include "systole/tensor/device_array.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
 
 #include "runtime/source_kernels.h"
 #include "systole/base/error.h"
 #include "tensor/evaluate.h"
 #include "tensor/record.h"
 
-namespace systole {
+namespace systole::detail {
 
 namespace {
 
-runtime::BufferRef uploaded(std::string_view device, const Literal& values) {
-  const runtime::ResolvedDevice place = runtime::resolve(DeviceName::parse(device));
-  return place.backend->upload(values, place.name.ordinal);
+constexpr const char* kWhere = "DeviceArray";
+
+runtime::SourceBackend* kernels_on(const runtime::ResolvedDevice& place) {
+  return dynamic_cast<runtime::SourceBackend*>(place.backend);
+}
+
+runtime::BufferRef uploaded(const runtime::ResolvedDevice& place, const Type& type,
+                            std::span<const std::byte> values) {
+  // Who takes whole values may keep them as they are, so they must be its own.
+  const bool is_copied = kernels_on(place) != nullptr;
+  return place.backend->upload(
+      is_copied ? Literal::view(type, values.data()) : Literal::copy_of(type, values), place.name.ordinal);
+}
+
+void check_bytes(const Type& type, std::size_t got) {
+  const auto wanted = static_cast<std::size_t>(type.bytes());
+  if (got == wanted) return;
+  const std::size_t size = size_of(type.dtype);
+  throw Error(ErrorKind::kShape, kWhere, "another number of elements than the array has",
+              fmt::format("{} elements ({})", wanted / size, type.to_string()),
+              fmt::format("{} elements", got / size));
 }
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(std::string_view device, const Literal& values)
-    : buffer_(uploaded(device, values)) {}
+DeviceMemory::DeviceMemory(const DeviceSpec& device, Type type, Contents contents) {
+  check_type(type, kWhere);
+  const runtime::ResolvedDevice place = runtime::resolve(device.name());
+  if (runtime::SourceBackend* const kernels = kernels_on(place))
+    buffer_ = kernels->make_buffer(type, place.name.ordinal, contents == Contents::zeros);
+  else
+    buffer_ = place.backend->upload(Literal(std::move(type)), place.name.ordinal);
+}
+
+DeviceMemory::DeviceMemory(const DeviceSpec& device, Type type, std::span<const std::byte> values) {
+  check_type(type, kWhere);
+  check_bytes(type, values.size());
+  buffer_ = uploaded(runtime::resolve(device.name()), type, values);
+}
 
 DeviceMemory::DeviceMemory(const Tensor& tensor, DType wanted) {
-  constexpr const char* kWhere = "DeviceArray";
   if (tensor.defined() && tensor.dtype() != wanted)
     throw Error(ErrorKind::kDType, kWhere, "the tensor has another dtype", std::string(name(wanted)),
                 std::string(name(tensor.dtype())));
@@ -33,7 +69,7 @@ DeviceMemory::DeviceMemory(const Tensor& tensor, DType wanted) {
 
 const runtime::Buffer& DeviceMemory::buffer() const {
   if (buffer_ == nullptr)
-    throw Error(ErrorKind::kInvalidArgument, "DeviceArray", "the array is undefined: it was never made");
+    throw Error(ErrorKind::kInvalidArgument, kWhere, "the array is undefined: never made, or moved from");
   return *buffer_;
 }
 
@@ -42,12 +78,56 @@ Tensor DeviceMemory::tensor() const {
   return recording::from_buffer(buffer_);
 }
 
-void DeviceMemory::assign(const Literal& values) { buffer_ = uploaded(device().to_string(), values); }
+void DeviceMemory::discard() {
+  if (buffer().type().bytes() == 0 || buffer_.use_count() == 1) return;
+  const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
+  if (runtime::SourceBackend* const kernels = kernels_on(place))
+    buffer_ = kernels->make_buffer(buffer_->type(), place.name.ordinal, false);
+}
+
+void DeviceMemory::write(std::span<const std::byte> values) {
+  check_bytes(type(), values.size());
+  if (values.empty()) return;
+  const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
+  runtime::SourceBackend* const kernels = kernels_on(place);
+  if (kernels != nullptr && buffer_.use_count() == 1)
+    kernels->write(*buffer_, values);
+  else
+    buffer_ = uploaded(place, buffer_->type(), values);
+}
+
+void DeviceMemory::read(std::span<std::byte> values) const {
+  check_bytes(type(), values.size());
+  if (values.empty()) return;
+  const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
+  if (runtime::SourceBackend* const kernels = kernels_on(place)) {
+    kernels->read(*buffer_, values);
+  } else {
+    const Literal all = buffer_->to_host();
+    std::memcpy(values.data(), all.bytes(), values.size());
+  }
+}
+
+void DeviceMemory::copy(const DeviceMemory& from) {
+  check_bytes(type(), static_cast<std::size_t>(from.type().bytes()));
+  if (buffer_ == from.buffer_) return;
+  const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
+  runtime::SourceBackend* const kernels = kernels_on(place);
+  if (kernels != nullptr && from.device() == device()) {
+    discard();
+    kernels->copy(*from.buffer_, *buffer_);
+  } else {
+    write(from.literal().as_bytes());
+  }
+}
 
 void DeviceMemory::make_exclusive() {
   if (buffer().type().bytes() == 0 || buffer_.use_count() == 1) return;
   const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
-  buffer_ = runtime::source_backend(place).copy(*buffer_);
+  runtime::SourceBackend& kernels = runtime::source_backend(place);
+  const runtime::BufferRef made = kernels.make_buffer(buffer_->type(), place.name.ordinal, false);
+  kernels.copy(*buffer_, *made);
+  buffer_ = made;
 }
 
-}  // namespace systole
+}  // namespace systole::detail

@@ -12,14 +12,18 @@
 
 #include "runtime/source_kernels.h"
 #include "systole/base/error.h"
+#include "tensor/frame.h"
+#include "tensor/thread_state.h"
 
 namespace systole {
 
 namespace {
 
+using detail::DeclaredParameter;
+using detail::KernelValue;
 using runtime::SourceArgument;
 using runtime::SourceParameter;
-using Kind = KernelArgument::Kind;
+using Kind = KernelValue::Kind;
 using ParameterKind = SourceParameter::Kind;
 
 std::string in_words(Kind kind, std::optional<DType> dtype) {
@@ -41,6 +45,24 @@ std::string in_words(const SourceParameter& p) {
     case ParameterKind::array: return fmt::format("an array of {}", type);
     case ParameterKind::local: return fmt::format("local memory of {}", type);
     case ParameterKind::number: return fmt::format("a number of {}", type);
+  }
+  __builtin_unreachable();
+}
+
+std::string_view in_a_word(Kind kind) {
+  switch (kind) {
+    case Kind::array: return "an array";
+    case Kind::local: return "local memory";
+    case Kind::bytes: return "a struct";
+    default: return "a number";
+  }
+}
+
+std::string_view in_a_word(const SourceParameter& p) {
+  switch (p.kind.value_or(ParameterKind::number)) {
+    case ParameterKind::array: return "an array";
+    case ParameterKind::local: return "local memory";
+    case ParameterKind::number: return !p.dtype ? "a struct" : p.lanes > 1 ? "a vector" : "a number";
   }
   __builtin_unreachable();
 }
@@ -67,28 +89,36 @@ bool kinds_agree(const SourceParameter& parameter, Kind kind) {
     case Kind::local: return parameter.kind == ParameterKind::local;
     case Kind::bytes:
       return parameter.kind == ParameterKind::number && (!parameter.dtype || parameter.lanes > 1);
-    default: return parameter.kind == ParameterKind::number && parameter.lanes == 1;
+    default: return parameter.kind == ParameterKind::number && parameter.dtype && parameter.lanes == 1;
   }
 }
 
 void check_kind(const Place& at, Kind kind, std::optional<DType> dtype) {
   if (!kinds_agree(at.parameter, kind))
-    at.refuse(ErrorKind::kInvalidArgument, "it is something else", in_words(at.parameter),
-              in_words(kind, dtype));
+    at.refuse(ErrorKind::kInvalidArgument,
+              fmt::format("{} is wanted, {} was given", in_a_word(at.parameter), in_a_word(kind)),
+              in_words(at.parameter), in_words(kind, dtype));
   const bool has_elements = kind == Kind::array || kind == Kind::local;
   if (has_elements && dtype && !at.parameter.takes(*dtype))
     at.refuse(ErrorKind::kDType, "its elements are of another type", in_words(at.parameter),
               in_words(kind, dtype));
 }
 
+void check_bytes(const Place& at, std::size_t got) {
+  if (at.parameter.bytes != 0 && at.parameter.bytes != got)
+    at.refuse(ErrorKind::kInvalidArgument, "its size is another", fmt::format("{} bytes", at.parameter.bytes),
+              fmt::format("{} bytes", got));
+}
+
 // A C++ type for a number: the kernel's own, since nothing is converted later.
-void check_declared(const Place& at, const SourceFunction::Declared& declared) {
+void check_declared(const Place& at, const DeclaredParameter& declared) {
   check_kind(at, declared.kind, declared.dtype);
   const bool is_number =
       declared.kind != Kind::array && declared.kind != Kind::local && declared.kind != Kind::bytes;
   if (is_number && at.parameter.dtype && !at.parameter.takes(*declared.dtype))
     at.refuse(ErrorKind::kDType, "its type is another", in_words(at.parameter),
               in_words(declared.kind, declared.dtype));
+  if (declared.kind == Kind::bytes) check_bytes(at, declared.bytes);
   if (declared.kind == Kind::array && declared.is_const && at.parameter.is_written)
     at.refuse(ErrorKind::kInvalidArgument, "it is declared const and the kernel may write to it",
               "const in the kernel, or an array that is not const", "a const array");
@@ -99,14 +129,14 @@ class Number {
  public:
   std::span<const std::byte> bytes() const { return {bytes_, size_}; }
 
-  void set(const Place& at, const KernelArgument& x) {
-    const DType to = at.parameter.dtype.value_or(*x.dtype());  // of an unknown type: as it is
+  void set(const Place& at, const KernelValue& x) {
+    const DType to = at.parameter.dtype.value_or(*x.dtype);  // when the driver does not say: as it is
     visit_dtype(to, [&]<class T>() {
       T value{};
-      switch (x.kind()) {
-        case Kind::floating: value = of_floating<T>(at, x.as_floating()); break;
-        case Kind::signed_integer: value = of_integer<T>(at, x.as_signed()); break;
-        default: value = of_integer<T>(at, x.as_unsigned()); break;
+      switch (x.kind) {
+        case Kind::floating: value = of_floating<T>(at, x.floating); break;
+        case Kind::signed_integer: value = of_integer<T>(at, x.signed_integer); break;
+        default: value = of_integer<T>(at, x.unsigned_integer); break;
       }
       size_ = sizeof value;
       std::memcpy(bytes_, &value, size_);
@@ -150,16 +180,18 @@ class Number {
   std::size_t size_ = 0;
 };
 
-void check_array(const Place& at, const KernelArgument& x, const DeviceName& device) {
-  if (!x.array()->defined())
-    at.refuse(ErrorKind::kInvalidArgument, "the array is undefined", in_words(at.parameter),
-              "an array never made");
-  if (!(x.array()->device() == device))
+void check_array(const Place& at, const KernelValue& x, const DeviceName& device) {
+  const detail::DeviceMemory& memory = x.memory();
+  if (!memory.defined())
+    at.refuse(ErrorKind::kInvalidArgument, "the array is undefined: never made, or moved from",
+              in_words(at.parameter), "no array");
+  if (!(memory.device() == device))
     at.refuse(ErrorKind::kInvalidArgument, "the array lies on another device", device.to_string(),
-              x.array()->device().to_string());
-  if (at.parameter.is_written && x.writable() == nullptr)
+              memory.device().to_string());
+  if (at.parameter.is_written && x.writable == nullptr)
     at.refuse(ErrorKind::kInvalidArgument, "the kernel may write to it",
-              "const in the kernel, or an array that is not const", "a const array");
+              "const in the kernel, or an array that is neither const nor a temporary",
+              x.named != nullptr ? "a const array" : "a temporary");
 }
 
 std::string signature_of(const runtime::SourceKernel& kernel) {
@@ -179,6 +211,25 @@ std::string kernel_form(codegen::Dialect dialect, bool is_portable) {
   __builtin_unreachable();
 }
 
+// A compiled function would run the kernel while it is traced, and never again.
+void refuse_traced(const std::string& where) {
+  const recording::Frame* const frame = recording::thread_state().frame;
+  if (frame != nullptr && frame->compile_id() != 0)
+    throw Error(ErrorKind::kInvalidArgument, where,
+                "a kernel is launched inside compile(): it would run once, while the function is traced, and "
+                "not when the compiled function is called",
+                "a launch outside, or a kernel_call in a graph");
+}
+
+[[noreturn]] void refuse_undefined(const char* what) {
+  throw Error(ErrorKind::kInvalidArgument, what, "it is undefined: never made, or moved from");
+}
+
+bool is_portable_text(std::string_view source) {
+  return source.find("S_ENTRY") != std::string_view::npos ||
+         source.find("S_KERNEL") != std::string_view::npos;
+}
+
 }  // namespace
 
 struct SourceFunction::State {
@@ -195,17 +246,22 @@ struct SourceFunction::State {
   }
 };
 
-const std::string& SourceFunction::name() const { return state_->name; }
-const DeviceName& SourceFunction::device() const { return state_->device; }
+const SourceFunction::State& SourceFunction::state() const {
+  if (state_ == nullptr) refuse_undefined("SourceFunction");
+  return *state_;
+}
+
+const std::string& SourceFunction::name() const { return state().name; }
+const DeviceName& SourceFunction::device() const { return state().device; }
 
 std::vector<SourceFunction::Parameter> SourceFunction::parameters() const {
   std::vector<Parameter> all;
-  for (const SourceParameter& p : state_->kernel->parameters()) all.push_back({p.type, p.name});
+  for (const SourceParameter& p : state().kernel->parameters()) all.push_back({p.type, p.name});
   return all;
 }
 
-void SourceFunction::check(std::span<const Declared> declared) const {
-  const std::vector<SourceParameter>& parameters = state_->kernel->parameters();
+void SourceFunction::check(std::span<const DeclaredParameter> declared) const {
+  const std::vector<SourceParameter>& parameters = state().kernel->parameters();
   // Local memory that the launch gives the size of is no argument.
   const bool is_open = !parameters.empty() && parameters.back().kind == ParameterKind::local;
   if (!is_open || declared.size() + 1 != parameters.size()) state_->check_count(declared.size());
@@ -214,8 +270,9 @@ void SourceFunction::check(std::span<const Declared> declared) const {
 }
 
 void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument> arguments) const {
-  const std::vector<SourceParameter>& parameters = state_->kernel->parameters();
+  const std::vector<SourceParameter>& parameters = state().kernel->parameters();
   const std::string& where = state_->where;
+  refuse_traced(where);
   runtime::check_launch(where, launch);
   const bool is_open = launch.shared_bytes > 0 && arguments.size() + 1 == parameters.size() &&
                        parameters.back().kind == ParameterKind::local;
@@ -224,22 +281,20 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
   std::vector<SourceArgument> given(parameters.size());
   std::vector<Number> numbers(arguments.size());
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const KernelArgument& x = arguments[i];
+    const KernelValue& x = arguments[i].value_;
     const Place at{where, i, parameters[i]};
-    check_kind(at, x.kind(), x.dtype());
-    switch (x.kind()) {
+    check_kind(at, x.kind, x.dtype);
+    switch (x.kind) {
       case Kind::array: check_array(at, x, state_->device); break;
       case Kind::local:
-        if (x.as_signed() < 1)
+        if (x.signed_integer < 1)
           at.refuse(ErrorKind::kInvalidArgument, "no such size", "1 element or more",
-                    std::to_string(x.as_signed()));
-        given[i].local_bytes = static_cast<std::size_t>(x.as_signed()) * size_of(*x.dtype());
+                    std::to_string(x.signed_integer));
+        given[i].local_bytes = static_cast<std::size_t>(x.signed_integer) * size_of(*x.dtype);
         break;
       case Kind::bytes:
-        if (at.parameter.bytes != 0 && at.parameter.bytes != x.bytes().size())
-          at.refuse(ErrorKind::kInvalidArgument, "its size is another",
-                    fmt::format("{} bytes", at.parameter.bytes), fmt::format("{} bytes", x.bytes().size()));
-        given[i].number = x.bytes();
+        check_bytes(at, x.bytes.size());
+        given[i].number = x.bytes;
         break;
       default: numbers[i].set(at, x); given[i].number = numbers[i].bytes();
     }
@@ -250,18 +305,21 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
   // Only now: a call that throws leaves its arrays as they were. An array may be there twice, so memory is
   // looked up when all have their own.
   for (std::size_t i = 0; i < arguments.size(); ++i)
-    if (arguments[i].writable() != nullptr && (parameters[i].is_written || !parameters[i].kind))
-      arguments[i].writable()->make_exclusive();
+    if (detail::DeviceMemory* const written = arguments[i].value_.writable;
+        written != nullptr && (parameters[i].is_written || !parameters[i].kind))
+      written->make_exclusive();
   for (std::size_t i = 0; i < arguments.size(); ++i)
-    if (arguments[i].array() != nullptr) given[i].buffer = arguments[i].array()->buffer_ref().get();
+    if (const KernelValue& x = arguments[i].value_; x.kind == Kind::array)
+      given[i].buffer = x.memory().buffer_.get();
   state_->kernel->launch(launch, given);
 }
 
-SourceModule::SourceModule(std::string_view device, std::string source, const KernelSources* sources,
+SourceModule::SourceModule(const DeviceSpec& device, std::string source, const KernelSources* sources,
                            const SourceOptions& options) {
-  const runtime::ResolvedDevice place = runtime::resolve(DeviceName::parse(device));
+  const runtime::ResolvedDevice place = runtime::resolve(device.name());
   runtime::SourceBackend& backend = runtime::source_backend(place);
   device_ = place.name;
+  const std::string where = fmt::format("kernel source on {}", device_.to_string());
   bool is_portable = false;
   if (sources != nullptr) {
     switch (backend.dialect()) {
@@ -273,18 +331,35 @@ SourceModule::SourceModule(std::string_view device, std::string source, const Ke
     if (is_portable) source = sources->portable;
   }
   if (source.empty())
-    throw Error(ErrorKind::kUnsupported, fmt::format("kernel source on {}", device_.to_string()),
+    throw Error(ErrorKind::kUnsupported, where,
                 "there is none in this device's language, and no portable one");
-  program_ = backend.build_source(source, is_portable, options, place.name.ordinal);
+  try {
+    program_ = backend.build_source(source, is_portable, options, place.name.ordinal);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kParse || is_portable || !is_portable_text(source)) throw;
+    throw Error(ErrorKind::kParse, where, "the source is portable and was given as the device's own language",
+                "{.portable = source}", error.message());
+  }
   if (program_->names().empty())
-    throw Error(ErrorKind::kInvalidArgument, fmt::format("kernel source on {}", device_.to_string()),
-                "there is no kernel in it", kernel_form(backend.dialect(), is_portable));
+    throw Error(ErrorKind::kInvalidArgument, where, "there is no kernel in it",
+                kernel_form(backend.dialect(), is_portable));
 }
 
-const std::vector<std::string>& SourceModule::functions() const { return program_->names(); }
-const std::string& SourceModule::log() const { return program_->log(); }
+const runtime::SourceProgram& SourceModule::program() const {
+  if (program_ == nullptr) refuse_undefined("SourceModule");
+  return *program_;
+}
+
+const DeviceName& SourceModule::device() const {
+  program();
+  return device_;
+}
+
+const std::vector<std::string>& SourceModule::functions() const { return program().names(); }
+const std::string& SourceModule::log() const { return program().log(); }
 
 SourceFunction SourceModule::function(std::string_view name) const {
+  program();
   auto state = std::make_shared<SourceFunction::State>();
   state->name = name;
   state->where = fmt::format("kernel {} on {}", name, device_.to_string());
@@ -293,11 +368,13 @@ SourceFunction SourceModule::function(std::string_view name) const {
   return SourceFunction(std::move(state));
 }
 
-void SourceModule::synchronize() const { systole::synchronize(device_.to_string()); }
+void SourceModule::synchronize() const { systole::synchronize(device()); }
 
-void synchronize(std::string_view device) {
-  const runtime::ResolvedDevice place = runtime::resolve(DeviceName::parse(device));
-  runtime::source_backend(place).synchronize(place.name.ordinal);
+void synchronize(const DeviceSpec& device) {
+  const runtime::ResolvedDevice place = runtime::resolve(device.name());
+  // Of the others, nothing is under way that a program could see.
+  if (auto* const kernels = dynamic_cast<runtime::SourceBackend*>(place.backend))
+    kernels->synchronize(place.name.ordinal);
 }
 
 }  // namespace systole

@@ -66,10 +66,9 @@ std::vector<char> machine_code(const Api& api, const std::string& source, const 
 }
 
 lower::Program program_of(const ir::Graph& graph, bool optimize) {
-  return lower::make_program(
-      passes::prepared_for_kernels(optimize ? passes::run_passes(graph, passes::standard_passes()) : graph,
-                                   optimize),
-      GpuTarget());
+  const GpuTarget target;
+  const ir::Graph simplified = optimize ? passes::run_passes(graph, passes::standard_passes()) : graph;
+  return lower::make_program(lower::prepared(simplified, target, optimize), target);
 }
 
 std::optional<lower::Program> program_of(const conformance::Fixture& fixture, bool optimize) {

@@ -66,6 +66,21 @@ S_KERNEL(THREADS) turn(S_GLOBAL const float* x, S_GLOBAL float* y) {
   part[S_LANE] = x[S_THREAD];
   S_BARRIER;
   y[S_THREAD] = part[THREADS - 1 - S_LANE];
+}
+#define MATHEMATICS(T, name)                                                                           \
+  S_ENTRY name(S_GLOBAL T* y, T x) {                                                                   \
+    y[0] = s_exp(x) + s_expm1(x) + s_log(x) + s_log1p(x) + s_sqrt(x) + s_rsqrt(x) + s_cbrt(x) +        \
+           s_sin(x) + s_cos(x) + s_tan(x) + s_tanh(x) + s_erf(x) + s_fabs(x) + s_floor(x) + s_ceil(x) + \
+           s_rint(x) + s_pow(x, x) + s_atan2(x, x) + s_fmod(x, x) + s_fma(x, x, x) + s_min(x, x) +     \
+           s_max(x, x) + s_min(1, 2) + s_max(3u, 4u);                                                  \
+  }
+MATHEMATICS(float, in_float)
+MATHEMATICS(double, in_double)
+S_ENTRY add(S_GLOBAL int* a, S_GLOBAL unsigned* b, S_GLOBAL float* c, S_GLOBAL s_u16* h) {
+  s_atomic_add(a, 1);
+  s_atomic_add(b, 1u);
+  s_atomic_add(c, 1.0f);
+  h[0] = s_convert_f32_f16(s_convert_f16_f32(h[0])) + s_convert_f32_bf16(s_convert_bf16_f32(h[1]));
 })";
   const std::string head =
       runtime::source_head(codegen::Dialect::cuda, true, {.defines = {{"THREADS", "64"}}});

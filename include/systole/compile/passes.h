@@ -4,6 +4,7 @@
 // when SYSTOLE_VERIFY=1; SYSTOLE_DUMP=dir writes the text before the first and after every pass, to
 // dir/PID-RUN-STEP-GRAPH-PASS.sir.
 
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -24,6 +25,9 @@ SYSTOLE_API ir::Graph dce(const ir::Graph& graph);       // nodes without use re
 SYSTOLE_API ir::Graph layout(
     const ir::Graph& graph);  // images with their channels last, for generated kernels
 SYSTOLE_API ir::Graph inline_composites(const ir::Graph& graph);  // every composite replaced by its body
+// Every composite but those that are to be kept.
+SYSTOLE_API ir::Graph inline_composites_except(const ir::Graph& graph,
+                                               const std::function<bool(const ir::Node&)>& keep);
 
 SYSTOLE_API std::span<const Pass> standard_passes();  // the recipe every backend starts from
 SYSTOLE_API std::span<const Pass> kernel_passes();    // and, where kernels are generated, of inlined graphs
@@ -32,8 +36,5 @@ SYSTOLE_API std::span<const Pass> kernel_passes();    // and, where kernels are 
 // Throws kIo when a dump cannot be written and kInternal, naming the pass, when the verifier refuses its
 // result.
 SYSTOLE_API ir::Graph run_passes(ir::Graph graph, std::span<const Pass> passes);
-
-// A graph as make_program takes it: composites inlined and, if asked, kernel_passes() run.
-SYSTOLE_API ir::Graph prepared_for_kernels(const ir::Graph& graph, bool optimize = true);
 
 }  // namespace systole::passes

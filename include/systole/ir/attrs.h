@@ -480,10 +480,10 @@ struct MeshAxesAttrs {
 };
 
 struct KernelAttrs {
-  std::string name;             // the entry point
-  std::string c, cuda, opencl;  // source per dialect; empty: none
-  std::vector<Type> results;
-  Ints grid, block;  // launch sizes for cuda and opencl; empty: one thread per element of result 0
+  std::string name{};                 // the entry point
+  std::string c{}, cuda{}, opencl{};  // per dialect; S_COUNT is the count of result 0; empty: none
+  std::vector<Type> results{};
+  Ints grid{}, block{};  // of the launch; empty: such that there is a thread for each element of result 0
   std::int64_t shared_bytes = 0;
   template <class V>
   static void fields(V&& v) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a program says of its own kernels: their source, and how many threads run one. tensor/kernels.h has
-// the rest.
+// What a program says of its own kernels: their source, how many threads run one and what memory these share.
+// tensor/kernels.h has the rest.
 
 #include <concepts>
 #include <cstddef>
@@ -25,31 +25,47 @@ struct Size3 {
 };
 
 // `grid` groups of `block` threads each: a grid counts groups, as in CUDA, not threads, as in OpenCL. In a
-// grid of 0 nothing runs.
+// grid of 0 nothing runs. The block must be given.
 struct Launch {
-  Size3 grid, block;
+  Size3 grid{};
+  Size3 block{0};
   // Local memory whose size the source leaves open: CUDA's `extern __shared__`; in OpenCL the kernel's last
   // parameter when it is `__local` and has no argument.
   std::size_t shared_bytes = 0;
+  // How many of the threads have work; 0: all. Kernels in C get no others. Elsewhere, the kernel must compare
+  // its number with the count, which is one of its arguments.
+  std::int64_t items = 0;
 
-  // At least one thread for each of `count` items. The last group may have more: the kernel must compare its
-  // number with the count.
+  // A thread for each of `count` items, in groups of `threads`: the last group may have more threads.
   template <std::integral N>
-  static Launch over(N count, std::int64_t block = 256) {
-    const auto items = static_cast<std::int64_t>(count);
-    return {.grid = block > 0 ? items / block + (items % block != 0) : items, .block = block};
+  static Launch over(N count, std::int64_t threads = 256) {
+    const auto n = static_cast<std::int64_t>(count);
+    const std::int64_t groups = threads > 0 ? n / threads + (n % threads != 0) : n;
+    return {.grid = groups, .block = threads, .shared_bytes = 0, .items = n};
   }
+};
+
+// Memory of a group of threads, for a parameter `__local T*`: LocalArray<float>{256}.
+template <class T>
+struct LocalArray {
+  std::int64_t count = 0;
 };
 
 // A kernel's source by language; a device takes its own, or else the portable one, which is written in the
 // words of docs/kernels.md.
 struct KernelSources {
-  std::string portable, opencl, cuda, c;
+  std::string portable{}, opencl{}, cuda{}, c{};
+};
+
+// Flags for the compiler of each language. A device takes those of its own and ignores the others.
+struct CompilerFlags {
+  std::vector<std::string> opencl{}, cuda{}, c{};
 };
 
 struct SourceOptions {
-  std::vector<std::pair<std::string, std::string>> defines;  // #define first second
-  std::string flags;                                         // for the device's own compiler
+  std::vector<std::pair<std::string, std::string>> defines{};  // #define first second
+  CompilerFlags flags{};
+  std::string source_name{};  // for errors: "blur.cl"; empty: "kernel"
 };
 
 }  // namespace systole

@@ -1,16 +1,23 @@
 #pragma once
 
 // An array on a device for a program's own kernels (kernels.h). It is a value: copies share the memory until
-// a kernel writes to one of them, which then gets memory of its own. So it goes to a Tensor and back without
+// one of them is written to, which then gets memory of its own. So it goes to a Tensor and back without
 // copying, and no Tensor ever changes. Different arrays may be used by different threads.
 //
-//   DeviceArray<float> a("opencl:0", {1, 2, 3}), c("opencl:0", Shape{1024});   // c: zeros
-//   std::vector<float> values = c.to_host();                                   // waits for kernels
+//   DeviceArray<float> a("opencl:0", values), c(a.device(), {1024});   // c: 1024 zeros
+//   auto b = DeviceArray<float>::of("opencl:0", {1, 2, 3});
+//   std::vector<float> sums = c.to_host();                             // waits for kernels
 
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <ranges>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,10 +30,33 @@
 
 namespace systole {
 
-// What does not depend on the type of the elements.
+class SourceFunction;
+
+// Which device, as text ("opencl:0") or as the name that objects on it give.
+class DeviceSpec {
+ public:
+  DeviceSpec(DeviceName name) : name_(std::move(name)) {}
+  template <std::convertible_to<std::string_view> Text>
+  DeviceSpec(const Text& text) : name_(DeviceName::parse(text)) {}
+  const DeviceName& name() const { return name_; }
+
+ private:
+  DeviceName name_;
+};
+
+namespace detail {
+
+template <class T>
+concept Element = requires { DTypeOf<T>::value; };
+
+// Values on the host: a vector, an array, a span, … of T itself.
+template <class R, class T>
+concept HostRange = std::ranges::sized_range<const R> && std::same_as<std::ranges::range_value_t<const R>, T>;
+
+// What of an array does not depend on the type of its elements.
 class SYSTOLE_API DeviceMemory {
  public:
-  DeviceMemory() = default;  // undefined: any use but defined() throws
+  DeviceMemory() = default;
   bool defined() const { return buffer_ != nullptr; }
   const Type& type() const { return buffer().type(); }
   const Shape& shape() const { return type().shape; }
@@ -34,47 +64,93 @@ class SYSTOLE_API DeviceMemory {
   const DeviceName& device() const { return buffer().device(); }
   Literal literal() const { return buffer().to_host(); }  // waits for kernels
   Tensor tensor() const;                                  // the same memory
-  // For the library's own use.
-  const runtime::BufferRef& buffer_ref() const { return buffer_; }
-  void make_exclusive();  // memory that nobody else sees
+  // Leaves undefined values: who writes all of them next needs no copy of those that others look at.
+  void discard();
 
  protected:
-  DeviceMemory(std::string_view device, const Literal& values);
+  enum class Contents { zeros, undefined };
+  DeviceMemory(const DeviceSpec& device, Type type, Contents contents);
+  DeviceMemory(const DeviceSpec& device, Type type, std::span<const std::byte> values);
   DeviceMemory(const Tensor& tensor, DType wanted);
-  void assign(const Literal& values);  // of this array's type
+  void write(std::span<const std::byte> values);
+  void read(std::span<std::byte> values) const;
+  void copy(const DeviceMemory& from);
 
  private:
+  friend class systole::SourceFunction;
   const runtime::Buffer& buffer() const;
+  void make_exclusive();  // memory that nobody else sees, with these values
   runtime::BufferRef buffer_;
 };
 
+}  // namespace detail
+
 template <class T>
-class DeviceArray : public DeviceMemory {
+class DeviceArray : public detail::DeviceMemory {
+  static_assert(detail::Element<T>,
+                "the elements of a DeviceArray are bool, std::int8_t to std::uint64_t, float, double or a "
+                "small float such as systole::f16; for others use the bytes: DeviceArray<std::uint8_t>");
+
  public:
   using value_type = T;
-  DeviceArray() = default;
-  DeviceArray(std::string_view device, Shape shape)  // zeros
-      : DeviceMemory(device, Literal({dtype_of<T>, std::move(shape)})) {}
-  DeviceArray(std::string_view device, std::initializer_list<T> values)
-      : DeviceArray(device, std::span<const T>(values.begin(), values.size())) {}
-  DeviceArray(std::string_view device, std::span<const T> values)
-      : DeviceArray(device, values, {static_cast<std::int64_t>(values.size())}) {}
-  DeviceArray(std::string_view device, const std::vector<T>& values)
-      : DeviceArray(device, std::span<const T>(values)) {}
-  // Throws kShape when the count is another.
-  DeviceArray(std::string_view device, std::span<const T> values, Shape shape)
-      : DeviceMemory(device, Literal::of<T>(std::move(shape), values)) {}
+  DeviceArray() = default;                            // undefined: any use but defined() throws
+  DeviceArray(const DeviceSpec& device, Shape shape)  // zeros
+      : DeviceMemory(device, {dtype_of<T>, std::move(shape)}, Contents::zeros) {}
+  template <detail::HostRange<T> R>
+  DeviceArray(const DeviceSpec& device, const R& values)  // of one axis
+      : DeviceArray(device, values, Shape{std::ranges::size(values)}) {}
+  template <detail::HostRange<T> R>
+  DeviceArray(const DeviceSpec& device, const R& values, Shape shape)  // row-major; kShape unless they fit
+      : DeviceMemory(device, {dtype_of<T>, std::move(shape)}, Bytes(values).all) {}
   // The tensor's memory, evaluated, on its device; kDType unless T is its dtype.
   explicit DeviceArray(const Tensor& tensor) : DeviceMemory(tensor, dtype_of<T>) {}
 
-  std::vector<T> to_host() const {  // row-major
-    const Literal all = literal();
-    const std::span<const T> values = all.template values<T>();
-    return {values.begin(), values.end()};
+  static DeviceArray zeros(const DeviceSpec& device, Shape shape) { return {device, std::move(shape)}; }
+  static DeviceArray empty(const DeviceSpec& device, Shape shape) {  // undefined values
+    return DeviceArray(device, std::move(shape), Contents::undefined);
   }
-  void assign(std::span<const T> values) {  // new values; kShape when the count is another
-    DeviceMemory::assign(Literal::of<T>(shape(), values));
+  static DeviceArray of(const DeviceSpec& device, std::initializer_list<T> values) {
+    return DeviceArray(device, values);
   }
+
+  // Row-major; waits for kernels.
+  std::vector<T> to_host() const {
+    if constexpr (std::is_same_v<T, bool>) {
+      const Literal values = literal();
+      return {values.template values<T>().begin(), values.template values<T>().end()};
+    } else {
+      std::vector<T> values(static_cast<std::size_t>(size()));
+      copy_to(values);
+      return values;
+    }
+  }
+  void copy_to(std::span<T> values) const { read(std::as_writable_bytes(values)); }
+  // New values, where the old ones are unless somebody else has them. kShape when the count is another.
+  template <detail::HostRange<T> R>
+  void copy_from(const R& values) {
+    write(Bytes(values).all);
+  }
+  void copy_from(const DeviceArray& other) { copy(other); }  // of any device
+
+ private:
+  DeviceArray(const DeviceSpec& device, Shape shape, Contents contents)
+      : DeviceMemory(device, {dtype_of<T>, std::move(shape)}, contents) {}
+
+  // The bytes of values, gathered when they do not lie side by side (std::vector<bool>).
+  struct Bytes {
+    template <class R>
+    explicit Bytes(const R& values) {
+      if constexpr (std::ranges::contiguous_range<const R>) {
+        all = std::as_bytes(std::span<const T>(std::ranges::data(values), std::ranges::size(values)));
+      } else {
+        gathered = std::make_unique<T[]>(std::ranges::size(values));
+        std::ranges::copy(values, gathered.get());
+        all = std::as_bytes(std::span<const T>(gathered.get(), std::ranges::size(values)));
+      }
+    }
+    std::unique_ptr<T[]> gathered;
+    std::span<const std::byte> all;
+  };
 };
 
 }  // namespace systole

@@ -4,21 +4,20 @@
 // DeviceArrays and numbers.
 //
 //   SourceModule module("opencl:0", {.portable = source});
-//   auto add = module.function<void(const DeviceArray<float>&, const DeviceArray<float>&,
-//                                   DeviceArray<float>&, int)>("add");
+//   auto add = module.function<void(const float*, const float*, float*, int)>("add");
 //   add({.grid = {4}, .block = {256}})(a, b, c, n);   // or add(Launch::over(n))(a, b, c, n)
 //
 // Arguments are checked before anything runs: their number, arrays against pointers, dtypes, the device, and
 // the launch against its limits. Numbers are converted to the parameter's type when they fit it; a float is
-// never taken for an integer. What is passed const must be const in the kernel. What is not checked is what a
-// kernel does: outside an array it destroys memory, as kernels do.
+// never taken for an integer. What is passed const, or is a temporary, must be const in the kernel. What is
+// not checked is what a kernel does: outside an array it destroys memory, as kernels do.
 //
-// A launch returns at once where the device works on its own; launches, Tensors' work and reads on one device
-// take place in the order of the calls, so only clocks need synchronize(). Functions may be shared by threads
-// and outlive their module. docs/kernels.md has the portable language and what each device takes.
+// A launch returns at once where the device works on its own. Launches, Tensors' work and reads go to the
+// device's default stream, in the order of the calls, so only clocks need synchronize(). Functions may be
+// shared by threads and outlive their module. docs/kernels.md has the portable language and what each device
+// takes.
 
 #include <array>
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +33,9 @@
 #include "systole/base/dtype.h"
 #include "systole/base/export.h"
 #include "systole/runtime/launch.h"
+#include "systole/tensor/detail/kernel_values.h"
 #include "systole/tensor/device_array.h"
+#include "systole/tensor/math.h"
 
 namespace systole {
 
@@ -43,97 +44,54 @@ class SourceKernel;
 class SourceProgram;
 }  // namespace runtime
 
-// Memory of a group of threads, for a parameter `__local T*`: LocalArray<float>{256}.
-template <class T>
-struct LocalArray {
-  std::int64_t count = 0;
-};
-
-// What is passed for a parameter: an array, a number, local memory, or the bytes of a plain struct.
+// What is passed for a parameter: an array, a number, local memory, or a plain struct. It holds a copy of
+// numbers, structs and temporary arrays; an array with a name must live until the launch.
 class SYSTOLE_API KernelArgument {
  public:
-  enum class Kind : std::uint8_t { array, signed_integer, unsigned_integer, floating, local, bytes };
-
   template <class T>
-  KernelArgument(const DeviceArray<T>& x) : kind_(Kind::array), dtype_(dtype_of<T>), array_(&x) {}
+  KernelArgument(DeviceArray<T>& x) : value_(detail::KernelValue::array(dtype_of<T>, &x, &x)) {}
   template <class T>
-  KernelArgument(DeviceArray<T>& x) : kind_(Kind::array), dtype_(dtype_of<T>), array_(&x), writable_(&x) {}
+  KernelArgument(const DeviceArray<T>& x) : value_(detail::KernelValue::array(dtype_of<T>, &x, nullptr)) {}
   template <class T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  KernelArgument(T x) {
-    if constexpr (std::is_enum_v<T>) {
-      *this = KernelArgument(static_cast<std::underlying_type_t<T>>(x));
-    } else if constexpr (std::is_floating_point_v<T>) {
-      kind_ = Kind::floating;
-      dtype_ = sizeof(T) == 4 ? DType::f32 : DType::f64;
-      floating_ = static_cast<double>(x);
-    } else if constexpr (std::is_signed_v<T>) {
-      constexpr DType kBySize[] = {DType::i8, DType::i16, DType::i32, DType::i64};
-      kind_ = Kind::signed_integer;
-      dtype_ = kBySize[std::bit_width(sizeof(T)) - 1];
-      signed_ = x;
-    } else {
-      constexpr DType kBySize[] = {DType::u8, DType::u16, DType::u32, DType::u64};
-      kind_ = Kind::unsigned_integer;
-      dtype_ = std::is_same_v<T, bool> ? DType::boolean : kBySize[std::bit_width(sizeof(T)) - 1];
-      unsigned_ = x;
-    }
-  }
-  template <class Bits, int E, int M, bool F>
-  KernelArgument(SmallFloat<Bits, E, M, F> x)
-      : kind_(Kind::floating), dtype_(dtype_of<SmallFloat<Bits, E, M, F>>), floating_(x) {}
+  KernelArgument(const DeviceArray<T>&& x) : value_(detail::KernelValue::array(dtype_of<T>, x)) {}
+  template <detail::Number T>
+  KernelArgument(T x) : value_(detail::KernelValue::number(x)) {}
   template <class T>
-  KernelArgument(LocalArray<T> x) : kind_(Kind::local), dtype_(dtype_of<T>), signed_(x.count) {}
-  template <class T>
-    requires(std::is_trivially_copyable_v<T> && (std::is_class_v<T> || std::is_union_v<T>))
-  KernelArgument(const T& x) : kind_(Kind::bytes), bytes_(std::as_bytes(std::span(&x, 1))) {}
-
-  Kind kind() const { return kind_; }
-  std::optional<DType> dtype() const { return dtype_; }  // none: bytes
-  const DeviceMemory* array() const { return array_; }
-  DeviceMemory* writable() const { return writable_; }  // the array unless it was given as const
-  std::int64_t as_signed() const { return signed_; }    // also the count of local memory
-  std::uint64_t as_unsigned() const { return unsigned_; }
-  double as_floating() const { return floating_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
+  KernelArgument(LocalArray<T> x) : value_(detail::KernelValue::local(dtype_of<T>, x.count)) {}
+  template <detail::PlainStruct T>
+  KernelArgument(const T& x) : value_(detail::KernelValue::copy_of(std::as_bytes(std::span(&x, 1)))) {}
+  KernelArgument(const Tensor&) = delete;  // kernels take DeviceArray<T>(tensor)
 
  private:
-  Kind kind_ = Kind::bytes;
-  std::optional<DType> dtype_;
-  const DeviceMemory* array_ = nullptr;
-  DeviceMemory* writable_ = nullptr;
-  std::int64_t signed_ = 0;
-  std::uint64_t unsigned_ = 0;
-  double floating_ = 0;
-  std::span<const std::byte> bytes_;
+  friend class SourceFunction;
+  detail::KernelValue value_;
 };
 
 // A kernel of a module, for any arguments; they are checked at each call.
 class SYSTOLE_API SourceFunction {
  public:
   struct Parameter {
-    std::string type, name;  // as in the source: "const float*", "a"; empty when the driver does not say
+    std::string type{}, name{};  // as in the source: "const float*", "a"; empty when the driver does not say
   };
+  class Call;
+
+  SourceFunction() = default;  // undefined: any use but defined() throws
+  bool defined() const { return state_ != nullptr; }
   const std::string& name() const;
   const DeviceName& device() const;
   std::vector<Parameter> parameters() const;
 
-  class Call;
-  Call operator()(const Launch& launch) const;
+  [[nodiscard]] Call operator()(const Launch& launch) const;
   void launch(const Launch& launch, std::span<const KernelArgument> arguments) const;
-
-  // What a signature in C++ says of a parameter.
-  struct Declared {
-    KernelArgument::Kind kind;
-    std::optional<DType> dtype;
-    bool is_const = false;
-  };
-  void check(std::span<const Declared> declared) const;  // throws unless it is that of the kernel
 
  private:
   friend class SourceModule;
+  template <class Signature>
+  friend class TypedSourceFunction;
   struct State;
   explicit SourceFunction(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  const State& state() const;
+  void check(std::span<const detail::DeclaredParameter> declared) const;
   std::shared_ptr<const State> state_;
 };
 
@@ -141,7 +99,7 @@ class SourceFunction::Call {
  public:
   template <class... A>
   void operator()(A&&... arguments) const {
-    const std::array<KernelArgument, sizeof...(A)> list{KernelArgument(arguments)...};
+    const std::array<KernelArgument, sizeof...(A)> list{KernelArgument(std::forward<A>(arguments))...};
     function_.launch(launch_, list);
   }
 
@@ -154,24 +112,70 @@ class SourceFunction::Call {
 
 inline SourceFunction::Call SourceFunction::operator()(const Launch& launch) const { return {*this, launch}; }
 
-// A kernel whose parameters the C++ type states: compared with the source once, when it is taken from its
-// module, and with the arguments by the compiler.
+namespace detail {
+
+// A number for a parameter of type P: whether its value fits is checked at the call.
+template <Number P>
+class NumberFor : public KernelArgument {
+ public:
+  template <Number A>
+  NumberFor(A x) : KernelArgument(x) {}
+  template <Number A>
+    requires(is_integral<P> && !is_integral<A>)
+  NumberFor(A) = delete;  // a float is not taken for an integer
+};
+
+// How a parameter of a C++ signature is passed, and what it says of the kernel's. Here: a struct.
+template <class P>
+struct Declaration {
+  static_assert(
+      PlainStruct<P>,
+      "parameters of a kernel are const T* or const DeviceArray<T>&, T* or DeviceArray<T>&, numbers, "
+      "LocalArray<T> and plain structs");
+  using Argument = const P&;
+  static constexpr DeclaredParameter kParameter{KernelValue::Kind::bytes, std::nullopt, true, sizeof(P)};
+};
+template <Number P>
+struct Declaration<P> {
+  using Argument = NumberFor<P>;
+  static constexpr DeclaredParameter kParameter{number_kind<P>, number_dtype<P>};
+};
+template <class T>
+struct Declaration<LocalArray<T>> {
+  using Argument = LocalArray<T>;
+  static constexpr DeclaredParameter kParameter{KernelValue::Kind::local, dtype_of<T>};
+};
+template <class T>
+struct Declaration<DeviceArray<T>&> {
+  using Argument = DeviceArray<T>&;
+  static constexpr DeclaredParameter kParameter{KernelValue::Kind::array, dtype_of<T>};
+};
+template <class T>
+struct Declaration<const DeviceArray<T>&> {
+  using Argument = const DeviceArray<T>&;
+  static constexpr DeclaredParameter kParameter{KernelValue::Kind::array, dtype_of<T>, true};
+};
+template <class T>
+struct Declaration<T*> : Declaration<DeviceArray<T>&> {};
+template <class T>
+struct Declaration<const T*> : Declaration<const DeviceArray<T>&> {};
+template <class P>
+  requires(!std::is_base_of_v<DeviceMemory, std::remove_cvref_t<P>>)
+struct Declaration<P&> : Declaration<std::remove_cv_t<P>> {};
+
+}  // namespace detail
+
+// A kernel whose parameters a C++ type states, void(const float*, float*, int): compared with the source
+// once, when it is taken from its module, and with the arguments by the compiler.
 template <class Signature>
 class TypedSourceFunction;
 
 template <class... P>
 class TypedSourceFunction<void(P...)> {
  public:
-  explicit TypedSourceFunction(SourceFunction function) : function_(std::move(function)) {
-    const std::array<SourceFunction::Declared, sizeof...(P)> declared{declared_as<P>()...};
-    function_.check(declared);
-  }
-  const std::string& name() const { return function_.name(); }
-  const SourceFunction& untyped() const { return function_; }
-
   class Call {
    public:
-    void operator()(P... arguments) const {
+    void operator()(typename detail::Declaration<P>::Argument... arguments) const {
       const std::array<KernelArgument, sizeof...(P)> list{KernelArgument(arguments)...};
       function_.launch(launch_, list);
     }
@@ -182,39 +186,35 @@ class TypedSourceFunction<void(P...)> {
     SourceFunction function_;
     Launch launch_;
   };
-  Call operator()(const Launch& launch) const { return {function_, launch}; }
+
+  TypedSourceFunction() = default;  // undefined: any use but defined() throws
+  explicit TypedSourceFunction(SourceFunction function) : function_(std::move(function)) {
+    const std::array<detail::DeclaredParameter, sizeof...(P)> declared{detail::Declaration<P>::kParameter...};
+    function_.check(declared);
+  }
+  bool defined() const { return function_.defined(); }
+  const std::string& name() const { return function_.name(); }
+  const SourceFunction& untyped() const { return function_; }
+  [[nodiscard]] Call operator()(const Launch& launch) const { return {function_, launch}; }
 
  private:
-  template <class Q>
-  static SourceFunction::Declared declared_as() {
-    using Plain = std::remove_cvref_t<Q>;
-    constexpr bool is_array = std::is_base_of_v<DeviceMemory, Plain>;
-    static_assert(!is_array || std::is_lvalue_reference_v<Q>, "arrays are passed by reference");
-    if constexpr (is_array)
-      return {KernelArgument::Kind::array, dtype_of<typename Plain::value_type>,
-              std::is_const_v<std::remove_reference_t<Q>>};
-    else
-      return of(KernelArgument(Plain{}));
-  }
-  static SourceFunction::Declared of(const KernelArgument& example) {
-    return {example.kind(), example.dtype()};
-  }
-
   SourceFunction function_;
 };
 
 class SYSTOLE_API SourceModule {
  public:
+  SourceModule() = default;  // undefined: any use but defined() throws
   // `source` in the device's own language, or one source for several devices. Throws kParse with the line and
   // the compiler's words for a source it refuses, and kUnsupported for a device that runs no kernels or
   // has no source here.
   template <std::convertible_to<std::string_view> Text>
-  SourceModule(std::string_view device, const Text& source, const SourceOptions& options = {})
+  SourceModule(const DeviceSpec& device, const Text& source, const SourceOptions& options = {})
       : SourceModule(device, std::string(std::string_view(source)), nullptr, options) {}
-  SourceModule(std::string_view device, const KernelSources& sources, const SourceOptions& options = {})
+  SourceModule(const DeviceSpec& device, const KernelSources& sources, const SourceOptions& options = {})
       : SourceModule(device, {}, &sources, options) {}
 
-  const DeviceName& device() const { return device_; }
+  bool defined() const { return program_ != nullptr; }
+  const DeviceName& device() const;
   const std::vector<std::string>& functions() const;  // the names of its kernels
   const std::string& log() const;                     // the compiler's warnings, where it has some
 
@@ -227,12 +227,13 @@ class SYSTOLE_API SourceModule {
   void synchronize() const;  // waits for everything on the device
 
  private:
-  SourceModule(std::string_view device, std::string source, const KernelSources* sources,
+  SourceModule(const DeviceSpec& device, std::string source, const KernelSources* sources,
                const SourceOptions& options);
+  const runtime::SourceProgram& program() const;
   DeviceName device_;
   std::shared_ptr<const runtime::SourceProgram> program_;
 };
 
-SYSTOLE_API void synchronize(std::string_view device);  // waits for everything on the device
+SYSTOLE_API void synchronize(const DeviceSpec& device);  // waits for everything on the device
 
 }  // namespace systole

@@ -12,8 +12,11 @@
 #include <clang/Driver/Driver.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
+#include <clang/Frontend/FrontendAction.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
+#include <clang/Frontend/Utils.h>
 #include <lld/Common/Driver.h>
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/Support/CrashRecoveryContext.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/Process.h>
@@ -100,7 +103,26 @@ struct Outcome {
   std::string bytes;
 };
 
-// The object file, or what clang says.
+// clang's own writes to a file.
+class PreprocessAction final : public clang::PreprocessorFrontendAction {
+ public:
+  explicit PreprocessAction(llvm::SmallVectorImpl<char>& text) : text_(text) {}
+
+ private:
+  void ExecuteAction() override {
+    llvm::raw_svector_ostream stream(text_);
+    clang::CompilerInstance& compiler = getCompilerInstance();
+    clang::DoPrintPreprocessedInput(compiler.getPreprocessor(), &stream,
+                                    compiler.getPreprocessorOutputOpts());
+  }
+  llvm::SmallVectorImpl<char>& text_;
+};
+
+bool is_preprocessing(llvm::ArrayRef<const char*> flags) {
+  return llvm::any_of(flags, [](llvm::StringRef flag) { return flag == "-E"; });
+}
+
+// The object file, with -E the preprocessed source, or what clang says.
 Outcome object_of(llvm::StringRef source, llvm::ArrayRef<const char*> flags) {
   Outcome outcome;
   llvm::raw_string_ostream words(outcome.bytes);
@@ -130,8 +152,9 @@ Outcome object_of(llvm::StringRef source, llvm::ArrayRef<const char*> flags) {
   compiler.setVerboseOutputStream(llvm::nulls());  // it counts errors on stderr
   llvm::SmallVector<char, 0> object;
   compiler.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
-  clang::EmitObjAction action;
-  if (!compiler.ExecuteAction(action)) {
+  std::unique_ptr<clang::FrontendAction> action = std::make_unique<clang::EmitObjAction>();
+  if (is_preprocessing(flags)) action = std::make_unique<PreprocessAction>(object);
+  if (!compiler.ExecuteAction(*action)) {
     outcome.code = kSystoleClangRefused;
     return outcome;
   }
@@ -188,7 +211,7 @@ Outcome compiled(llvm::StringRef source, llvm::ArrayRef<const char*> flags) {
   const bool survived = guard.RunSafelyOnThread(
       [&] {
         outcome = object_of(source, flags);
-        if (outcome.code == kSystoleClangDone) outcome = linked(outcome.bytes);
+        if (outcome.code == kSystoleClangDone && !is_preprocessing(flags)) outcome = linked(outcome.bytes);
       },
       kStack);
   llvm::CrashRecoveryContext::Disable();

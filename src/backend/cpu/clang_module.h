@@ -21,7 +21,8 @@ enum SystoleClangCode {
 
 // Which build the module is of, as SYSTOLE_CLANG_BUILD.
 using SystoleClangBuild = const char* (*)();
-// C source to a shared library; `flags` are those of the command clang. Threads take turns.
+// C source to a shared library; `flags` are those of the command clang, with -E among them the preprocessed
+// source comes back. Threads take turns.
 using SystoleClangCompile = SystoleClangResult (*)(const char* source, std::size_t size,
                                                    const char* const* flags, std::size_t flag_count);
 using SystoleClangFree = void (*)(char* bytes);

@@ -2,17 +2,16 @@
 // donated one is written where it lies.
 
 #include "backend/cpu/cpu.h"
-#include "backend/arguments.h"
 
 #include <fmt/format.h>
 
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "backend/arguments.h"
 #include "backend/cpu/executor.h"
 #include "backend/cpu/jit.h"
+#include "backend/cpu/memory.h"
 #include "backend/cpu/source.h"
 #include "base/parallel.h"
 #include "eval/eval.h"
@@ -26,21 +25,10 @@ namespace {
 using runtime::BufferRef;
 
 constexpr const char* kName = "cpu";
-constexpr std::size_t kAlignment = 64;
 
 [[noreturn]] void refuse(ErrorKind kind, std::string message, std::string expected = {},
                          std::string got = {}) {
   throw Error(kind, kName, std::move(message), std::move(expected), std::move(got));
-}
-
-// Aligned memory; null for nothing.
-std::shared_ptr<std::byte> allocate(std::int64_t bytes) {
-  if (bytes == 0) return {};
-  void* const memory =
-      ::operator new(static_cast<std::size_t>(bytes), std::align_val_t(kAlignment), std::nothrow);
-  if (memory == nullptr) refuse(ErrorKind::kOutOfMemory, fmt::format("{} bytes", bytes));
-  return {static_cast<std::byte*>(memory),
-          [](std::byte* p) { ::operator delete(p, std::align_val_t(kAlignment)); }};
 }
 
 class HostBuffer final : public runtime::Buffer {
@@ -86,10 +74,11 @@ class CpuSession final : public runtime::Session {
     inputs_.clear();
     outputs_.clear();
     for (const BufferRef& buffer : given) inputs_.push_back(own(buffer).memory());
+    takeable_.look_at(arguments);
     std::vector<std::vector<BufferRef>> results(1);
     for (std::size_t o = 0; o < program.outputs.size(); ++o) {
       const auto input = static_cast<std::size_t>(shared_[o]);
-      if (shared_[o] >= 0 && runtime::may_take(arguments, input)) {
+      if (shared_[o] >= 0 && takeable_[input]) {
         results[0].push_back(given[input]);
       } else {
         const Type& type = program.buffers[static_cast<std::size_t>(program.outputs[o])].type;
@@ -114,6 +103,7 @@ class CpuSession final : public runtime::Session {
   Executor executor_;
   const std::shared_ptr<std::byte> arena_;
   const std::vector<std::int32_t> shared_;  // by output: the input whose memory it is, or -1
+  runtime::Takeable takeable_;
   std::vector<std::byte*> inputs_, outputs_;
 };
 
@@ -145,8 +135,7 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
     if (!graph.is_static()) refuse(ErrorKind::kShape, "a graph with symbols must be bound to numbers first");
     if (eval::uses_collectives(graph))
       refuse(ErrorKind::kUnsupported, "collectives need several devices; there is one");
-    return std::make_shared<CpuExecutable>(
-        make_module(passes::prepared_for_kernels(graph, options.optimize)));
+    return std::make_shared<CpuExecutable>(make_module(graph, options.optimize));
   }
   std::string refusal(ir::Op op) const override {
     if (ir::info(op).op_class == ir::OpClass::collective)
@@ -159,11 +148,19 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
                                                              const SourceOptions& options, int) override {
     return cpu::build_source(source, is_portable, options);
   }
-  BufferRef copy(const runtime::Buffer& buffer) override {
-    const std::int64_t bytes = buffer.type().bytes();
-    const std::shared_ptr<std::byte> memory = allocate(bytes);
-    if (memory) std::memcpy(memory.get(), memory_of(buffer), static_cast<std::size_t>(bytes));
-    return std::make_shared<HostBuffer>(buffer.type(), memory);
+  BufferRef make_buffer(const Type& type, int, bool is_zero) override {
+    const std::shared_ptr<std::byte> memory = allocate(type.bytes());
+    if (memory && is_zero) std::memset(memory.get(), 0, static_cast<std::size_t>(type.bytes()));
+    return std::make_shared<HostBuffer>(type, memory);
+  }
+  void write(runtime::Buffer& to, std::span<const std::byte> from) override {
+    if (!from.empty()) std::memcpy(memory_of(to), from.data(), from.size());
+  }
+  void read(const runtime::Buffer& from, std::span<std::byte> to) override {
+    if (!to.empty()) std::memcpy(to.data(), memory_of(from), to.size());
+  }
+  void copy(const runtime::Buffer& from, runtime::Buffer& to) override {
+    write(to, {memory_of(from), static_cast<std::size_t>(from.type().bytes())});
   }
   void synchronize(int) override {}  // a kernel has run when its launch returns
 };

@@ -106,11 +106,12 @@ const lower::Target& target() {
   return only;
 }
 
-std::shared_ptr<const Module> make_module(const ir::Graph& graph, const KernelOptions& options) {
+std::shared_ptr<const Module> make_module(const ir::Graph& graph, bool optimize,
+                                          const KernelOptions& options) {
   auto module = std::make_shared<Module>();
   {
     const timeline::Span span("compile", "lower");
-    module->program = lower::make_program(graph, target());
+    module->program = lower::make_program(lower::prepared(graph, target(), optimize), target());
   }
   std::string source;
   Kernels kernels;
@@ -129,152 +130,54 @@ std::shared_ptr<const Module> make_module(const ir::Graph& graph, const KernelOp
   return module;
 }
 
-Executor::Executor(const Compiled& compiled)
-    : compiled_(&compiled),
-      base_(compiled.program->buffers.size(), nullptr),
-      buffers_(compiled.program->steps.size()),
-      inner_(compiled.program->steps.size()) {
-  const lower::Program& program = *compiled.program;
-  for (std::size_t b = 0; b < base_.size(); ++b)
-    if (program.buffers[b].role == BufferInfo::Role::constant && program.buffers[b].shares < 0)
-      base_[b] = const_cast<std::byte*>(program.buffers[b].value->bytes());
-  for (std::size_t s = 0; s < program.steps.size(); ++s) {
-    buffers_[s].resize(program.steps[s].inputs.size() + program.steps[s].outputs.size() + 1);  // and scratch
-    for (const Compiled& sub : compiled.sub_programs[s]) inner_[s].executors.emplace_back(sub);
-  }
-}
-
-void Executor::run(std::span<std::byte* const> inputs, std::span<std::byte* const> outputs,
-                   std::byte* arena) {
-  const lower::Program& program = *compiled_->program;
-  for (std::size_t b = 0; b < base_.size(); ++b) {
-    const BufferInfo& info = program.buffers[b];
-    if (info.shares >= 0) continue;
-    switch (info.role) {
-      case BufferInfo::Role::input: base_[b] = inputs[static_cast<std::size_t>(info.position)]; break;
-      case BufferInfo::Role::output: base_[b] = outputs[static_cast<std::size_t>(info.position)]; break;
-      case BufferInfo::Role::temporary: base_[b] = arena + std::max<std::int64_t>(info.offset, 0); break;
-      case BufferInfo::Role::constant: break;
+Machine::Machine(Context, const Compiled& compiled)
+    : compiled_(&compiled), arguments_(compiled.program->steps.size()) {
+  for (std::size_t s = 0; s < arguments_.size(); ++s) {
+    const Step& step = compiled.program->steps[s];
+    arguments_[s].all.resize(step.inputs.size() + step.outputs.size() + 1);  // and the workspace
+    if (compiled.calls[s].source) {
+      arguments_[s].inputs.resize(step.inputs.size());
+      arguments_[s].outputs.resize(step.outputs.size());
     }
   }
-  for (std::size_t b = 0; b < base_.size(); ++b)
-    if (program.buffers[b].shares >= 0)
-      base_[b] = base_[static_cast<std::size_t>(program.memory_of(static_cast<BufferId>(b)))];
-  for (std::size_t s = 0; s < program.steps.size(); ++s) run_step(s);
 }
 
-void Executor::run_step(std::size_t s) {
+Machine::Place Machine::constant(BufferId b) const {
+  return const_cast<std::byte*>(compiled_->program->buffers[static_cast<std::size_t>(b)].value->bytes());
+}
+
+void Machine::copy(Place from, Place to, std::size_t bytes) {
+  if (bytes > 0) std::memmove(to, from, bytes);
+}
+
+void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
-  const timeline::Span span("step", call.label, call.details);
   if (call.function != nullptr) {
+    std::vector<void*>& all = arguments_[s].all;
     std::size_t next = 0;
-    for (const BufferId b : step.inputs) buffers_[s][next++] = memory(b);
-    for (const BufferId b : step.outputs) buffers_[s][next++] = memory(b);
-    if (step.workspace >= 0) buffers_[s][next] = memory(step.workspace);
-    const KernelRun run{call.function, buffers_[s].data(), call.items, call.label};
+    for (const BufferId b : step.inputs) all[next++] = walker.place(b);
+    for (const BufferId b : step.outputs) all[next++] = walker.place(b);
+    all[next] = walker.workspace(step);
+    const KernelRun run{call.function, all.data(), call.items, call.label};
     parallel_for(call.items, std::min(call.threads, thread_count()), run_kernel, &run);
     return;
   }
   if (call.source) {
-    Inner& inner = inner_[s];
-    inner.inputs.clear();
-    inner.outputs.clear();
-    for (const BufferId b : step.inputs) inner.inputs.push_back(memory(b));
-    for (const BufferId b : step.outputs) inner.outputs.push_back(memory(b));
-    cpu::run(*call.source, inner.inputs, inner.outputs);
+    Arguments& own = arguments_[s];
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) own.inputs[i] = walker.place(step.inputs[i]);
+    for (std::size_t i = 0; i < step.outputs.size(); ++i) own.outputs[i] = walker.place(step.outputs[i]);
+    cpu::run(*call.source, own.inputs, own.outputs);
     return;
   }
-  switch (step.kind) {
-    case StepKind::copy:
-      std::memmove(memory(step.outputs[0]), memory(step.inputs[0]),
-                   static_cast<std::size_t>(
-                       compiled_->program->buffers[static_cast<std::size_t>(step.outputs[0])].bytes));
-      return;
-    case StepKind::scan: scan(s); return;
-    case StepKind::loop: loop(s); return;
-    case StepKind::branch: branch(s); return;
-    default: evaluate(step); return;
-  }
-}
-
-void Executor::evaluate(const Step& step) {
-  const lower::Program& program = *compiled_->program;
   std::vector<Literal> arguments;
   for (const BufferId b : step.inputs) {
-    const BufferInfo& info = program.buffers[static_cast<std::size_t>(b)];
-    arguments.push_back(Literal::copy_of(info.type, {memory(b), static_cast<std::size_t>(info.bytes)}));
+    const BufferInfo& info = walker.info(b);
+    arguments.push_back(Literal::copy_of(info.type, {walker.place(b), static_cast<std::size_t>(info.bytes)}));
   }
   const std::vector<Literal> results = eval::evaluate(step.region.graph, arguments);
   for (std::size_t i = 0; i < results.size(); ++i)
-    std::memcpy(memory(step.outputs[i]), results[i].bytes(), results[i].byte_size());
-}
-
-// The operands in the node's order; carries are moved to where they stay.
-void Executor::take_operands(const Step& step, Inner& inner) const {
-  const ir::Graph& graph = step.region.graph;
-  const ir::Node& node = graph.node(step.region.anchor);
-  inner.inputs.clear();
-  for (const ir::ValueId v : node.operands) {
-    const auto position = static_cast<std::size_t>(
-        std::find(graph.inputs().begin(), graph.inputs().end(), v.node) - graph.inputs().begin());
-    inner.inputs.push_back(memory(step.inputs[position]));
-  }
-  for (std::size_t k = 0; k < static_cast<std::size_t>(step.carries); ++k) {
-    std::byte* const to = memory(step.outputs[k]);
-    const BufferInfo& info = compiled_->program->buffers[static_cast<std::size_t>(step.outputs[k])];
-    if (to != inner.inputs[k]) std::memcpy(to, inner.inputs[k], static_cast<std::size_t>(info.bytes));
-    inner.inputs[k] = to;
-  }
-}
-
-void Executor::scan(std::size_t s) {
-  const Step& step = compiled_->program->steps[s];
-  Inner& inner = inner_[s];
-  const lower::Program& body = *step.programs[0];
-  take_operands(step, inner);
-  std::byte* const arena = step.workspace >= 0 ? memory(step.workspace) : nullptr;
-  const auto carries = static_cast<std::size_t>(step.carries);
-  const auto xs = static_cast<std::size_t>(step.region.graph.node(step.region.anchor).as<ir::ScanAttrs>().xs);
-  inner.first = inner.inputs;
-  const auto bytes = [&](BufferId b) { return body.buffers[static_cast<std::size_t>(b)].bytes; };
-  inner.outputs.resize(body.outputs.size());
-  for (std::int64_t n = 0; n < step.length; ++n) {
-    const std::int64_t i = step.reverse ? step.length - 1 - n : n;
-    for (std::size_t k = carries; k < carries + xs; ++k)
-      inner.inputs[k] = inner.first[k] + i * bytes(body.inputs[k]);
-    for (std::size_t k = 0; k < body.outputs.size(); ++k)
-      inner.outputs[k] = memory(step.outputs[k]) + (k < carries ? 0 : i * bytes(body.outputs[k]));
-    inner.executors[0].run(inner.inputs, inner.outputs, arena);
-  }
-}
-
-void Executor::loop(std::size_t s) {
-  const Step& step = compiled_->program->steps[s];
-  Inner& inner = inner_[s];
-  take_operands(step, inner);
-  std::byte* const arena = step.workspace >= 0 ? memory(step.workspace) : nullptr;
-  inner.outputs.clear();
-  for (std::size_t k = 0; k < static_cast<std::size_t>(step.carries); ++k)
-    inner.outputs.push_back(memory(step.outputs[k]));
-  for (;;) {
-    std::byte go{0};
-    std::byte* const answer = &go;
-    inner.executors[0].run(inner.inputs, {&answer, 1}, arena);
-    if (go == std::byte{0}) return;
-    inner.executors[1].run(inner.inputs, inner.outputs, arena);
-  }
-}
-
-void Executor::branch(std::size_t s) {
-  const Step& step = compiled_->program->steps[s];
-  Inner& inner = inner_[s];
-  take_operands(step, inner);
-  const bool first = *inner.inputs[0] != std::byte{0};
-  inner.outputs.clear();
-  for (const BufferId b : step.outputs) inner.outputs.push_back(memory(b));
-  inner.executors[first ? 0 : 1].run(std::span(inner.inputs).subspan(1), inner.outputs,
-                                     step.workspace >= 0 ? memory(step.workspace) : nullptr);
+    copy(const_cast<std::byte*>(results[i].bytes()), walker.place(step.outputs[i]), results[i].byte_size());
 }
 
 }  // namespace systole::cpu

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs a Program on host memory. What a run needs is laid out when the Executor is made; running allocates
-// nothing but what steps without a kernel need, which are evaluated.
+// Runs a Program on host memory. Running allocates nothing but what steps without a kernel need, which are
+// evaluated.
 
 #include <cstddef>
 #include <memory>
@@ -11,6 +11,7 @@
 
 #include "backend/cpu/jit.h"
 #include "backend/source_call.h"
+#include "backend/walker.h"
 #include "compile/program.h"
 
 namespace systole::cpu {
@@ -34,32 +35,36 @@ struct Module {
   std::shared_ptr<const Library> library;
   Compiled compiled;
 };
-std::shared_ptr<const Module> make_module(const ir::Graph& graph, const KernelOptions& options = {});
+std::shared_ptr<const Module> make_module(const ir::Graph& graph, bool optimize = true,
+                                          const KernelOptions& options = {});
 
-class Executor {
+class Machine {
  public:
-  explicit Executor(const Compiled& compiled);
+  using Place = std::byte*;
+  using Compiled = cpu::Compiled;
+  struct Context {};
 
-  // Memory of inputs and outputs in the signature's order, and of the temporaries.
-  void run(std::span<std::byte* const> inputs, std::span<std::byte* const> outputs, std::byte* arena);
+  Machine(Context, const Compiled& compiled);
+  static Place moved(Place place, std::int64_t bytes) { return place + bytes; }
+  Place constant(lower::BufferId b) const;
+  Place answer() { return &answer_; }
+  static bool is_true(Place place) { return *place != std::byte{0}; }
+  static void copy(Place from, Place to, std::size_t bytes);
+  void run(std::size_t step, const runtime::Walker<Machine>& walker);
 
  private:
-  struct Inner {
-    std::vector<Executor> executors;
-    std::vector<std::byte*> inputs, outputs, first;  // first: of a scan's slices
-  };
-  std::byte* memory(lower::BufferId b) const { return base_[static_cast<std::size_t>(b)]; }
-  void run_step(std::size_t s);
-  void evaluate(const lower::Step& step);
-  void scan(std::size_t s);
-  void loop(std::size_t s);
-  void branch(std::size_t s);
-  void take_operands(const lower::Step& step, Inner& inner) const;
-
   const Compiled* compiled_;
-  std::vector<std::byte*> base_;             // by buffer
-  std::vector<std::vector<void*>> buffers_;  // by step, as kernels take them
-  std::vector<Inner> inner_;                 // by step
+  struct Arguments {
+    std::vector<void*> all;              // of a kernel, as it takes them
+    std::vector<Place> inputs, outputs;  // of a kernel_call
+  };
+  std::vector<Arguments> arguments_;  // by step
+  std::byte answer_{0};
+};
+
+class Executor : public runtime::Walker<Machine> {
+ public:
+  explicit Executor(const Compiled& compiled) : Walker({}, compiled) {}
 };
 
 }  // namespace systole::cpu

@@ -12,10 +12,12 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <sstream>
 #include <string_view>
@@ -33,13 +35,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char *kClangPath = "SYSTOLE_CLANG_PATH", *kCc = "CC";
+constexpr std::string_view kFile = "libsystole_clang.so";
+
 // A temporary folder that goes with its owner.
 class Scratch {
  public:
   Scratch() {
-    std::string pattern = (fs::temp_directory_path() / "systole-XXXXXX").string();
+    std::error_code error;
+    const fs::path parent = fs::temp_directory_path(error);
+    if (error) throw Error(ErrorKind::kIo, "TMPDIR", fmt::format("names no folder: {}", error.message()));
+    std::string pattern = (parent / "systole-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr)
-      throw Error(ErrorKind::kIo, pattern, "cannot make a folder for the compiler");
+      throw Error(ErrorKind::kIo, pattern,
+                  fmt::format("cannot make a folder for the compiler: {}", std::strerror(errno)));
     path_ = pattern;
   }
   ~Scratch() {
@@ -126,6 +135,21 @@ class CompilerCommand final : public Compiler {
   const std::string identity_;
 };
 
+// Null when there is no such program. `command` may have arguments after the program.
+std::unique_ptr<CompilerCommand> found_command(const std::string& command, std::set<fs::path>& known) {
+  std::istringstream text(command);
+  std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
+  const std::optional<fs::path> program = words.empty() ? std::nullopt : on_path(words[0]);
+  if (!program) return nullptr;
+  std::error_code error;
+  const fs::path real = fs::canonical(*program, error);
+  if (error || (!known.insert(*program).second && words.size() == 1)) return nullptr;
+  words[0] = program->string();
+  return std::make_unique<CompilerCommand>(
+      std::move(words), fmt::format("{} {} {} {}", command, real.string(), fs::file_size(real, error),
+                                    fs::last_write_time(real, error).time_since_epoch().count()));
+}
+
 // The module once loaded, for good: LLVM does not survive being unloaded.
 struct LoadedClang {
   SystoleClangCompile compile;
@@ -193,10 +217,9 @@ fs::path own_folder() {
 }  // namespace
 
 std::unique_ptr<Compiler> clang_module() {
-  constexpr std::string_view kFile = "libsystole_clang.so";
   std::error_code error;
   std::vector<fs::path> places;
-  if (const std::optional<std::string> chosen = env::text("SYSTOLE_CLANG_PATH")) {
+  if (const std::optional<std::string> chosen = env::text(kClangPath)) {
     places = {*chosen, fs::path(*chosen) / kFile};
   } else if (const fs::path folder = own_folder(); !folder.empty()) {
     // Installed, it is with the libraries; in a build folder, at the top.
@@ -208,23 +231,25 @@ std::unique_ptr<Compiler> clang_module() {
   return nullptr;
 }
 
-std::unique_ptr<Compiler> compiler_command() {
+std::vector<std::unique_ptr<Compiler>> compiler_commands() {
   std::vector<std::string> commands = {"clang-19", "clang", "gcc", "cc"};
-  if (const std::optional<std::string> chosen = env::text("CC")) commands.insert(commands.begin(), *chosen);
-  for (const std::string& command : commands) {
-    std::istringstream text(command);
-    std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
-    const std::optional<fs::path> program = words.empty() ? std::nullopt : on_path(words[0]);
-    if (!program) continue;
-    std::error_code error;
-    const fs::path real = fs::canonical(*program, error);
-    if (error) continue;
-    words[0] = program->string();
-    return std::make_unique<CompilerCommand>(
-        std::move(words), fmt::format("{} {} {} {}", command, real.string(), fs::file_size(real, error),
-                                      fs::last_write_time(real, error).time_since_epoch().count()));
-  }
-  return nullptr;
+  if (const std::optional<std::string> chosen = env::text(kCc)) commands.insert(commands.begin(), *chosen);
+  std::vector<std::unique_ptr<Compiler>> found;
+  std::set<fs::path> known;
+  for (const std::string& command : commands)
+    if (std::unique_ptr<Compiler> compiler = found_command(command, known))
+      found.push_back(std::move(compiler));
+  return found;
+}
+
+std::vector<VainVariable> vain_variables() {
+  std::vector<VainVariable> vain;
+  if (const std::optional<std::string> path = env::text(kClangPath); path && clang_module() == nullptr)
+    vain.push_back({fmt::format("{}={}", kClangPath, *path), fmt::format("there is no {}", kFile)});
+  std::set<fs::path> known;
+  if (const std::optional<std::string> command = env::text(kCc); command && !found_command(*command, known))
+    vain.push_back({fmt::format("{}={}", kCc, *command), "there is no such program"});
+  return vain;
 }
 
 void* load_library(const std::string& bytes) {

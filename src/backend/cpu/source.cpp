@@ -31,6 +31,7 @@ enum class Form { range, point, once };
 struct CpuSignature {
   SourceSignature text;
   Form form;
+  std::string threads{};  // of a group, as the source writes it; empty: any number
 };
 
 bool has_word(const SourceSignature& s, std::string_view word) {
@@ -47,25 +48,32 @@ bool ends_with_range(const SourceSignature& s) {
 }
 
 std::optional<Form> form_of(const SourceSignature& s, bool is_portable) {
-  if (is_portable)
-    return has_word(s, "S_ENTRY") || has_word(s, "S_KERNEL") ? std::optional(Form::point) : std::nullopt;
+  if (is_portable) return has_word(s, "s_entry") ? std::optional(Form::point) : std::nullopt;
   if (has_word(s, "static") || !has_word(s, "void")) return std::nullopt;
   return ends_with_range(s) ? Form::range : Form::once;
 }
 
-// The kernels of a source, without what the generated function adds to their parameters. What is called once
-// is one only when its name was asked for.
+// What stands in the parentheses of s_threads(…) before the kernel's name.
+std::string threads_of(const std::string& source, const SourceSignature& s) {
+  constexpr std::string_view kMark = "s_threads(";
+  const std::size_t at = source.find(kMark, s.begin);
+  if (at == std::string::npos || at > s.end) return {};
+  std::size_t end = at + kMark.size();
+  for (int depth = 1; end < s.end; ++end)
+    if ((depth += source[end] == '(' ? 1 : source[end] == ')' ? -1 : 0) == 0) break;
+  return source.substr(at + kMark.size(), end - at - kMark.size());
+}
+
+// The kernels of a preprocessed source, without what the generated function adds to their parameters. What is
+// called once is one only when its name was asked for.
 std::vector<CpuSignature> kernels_of(const std::string& source, bool is_portable, const std::string& asked) {
   std::vector<CpuSignature> found;
   for (SourceSignature& s : runtime::source_signatures(source)) {
     const std::optional<Form> form = form_of(s, is_portable);
     if (!form || (asked.empty() ? *form == Form::once : s.name != asked)) continue;
-    if (!s.is_plain)
-      throw Error(ErrorKind::kUnsupported, fmt::format("kernel {} on {}", s.name, kDevice),
-                  "a parameter has a form that is not known",
-                  "numbers, structs and pointers to them, with names");
     if (*form == Form::range) s.parameters.resize(s.parameters.size() - 2);
-    found.push_back({std::move(s), *form});
+    std::string threads = is_portable ? threads_of(source, s) : std::string();
+    found.push_back({std::move(s), *form, std::move(threads)});
   }
   return found;
 }
@@ -84,48 +92,91 @@ std::string with_places(std::string source, const std::vector<CpuSignature>& ker
 }
 
 std::string call_name(const std::string& kernel) { return "s_call_" + kernel; }
-std::string sizes_name(const std::string& kernel) { return "s_sizes_" + kernel; }
+std::string facts_name(const std::string& kernel) { return "s_facts_" + kernel; }
 
-// A generated function's text: what it does with its arguments as a list `a`.
+// A generated function's text. Its names begin with s_: the others are the program's.
 std::string function_text(const std::string& name, std::string_view body) {
-  return fmt::format("void {}(void* const* a, long long begin, long long end) {{\n{}}}\n", name, body);
+  return fmt::format("void {}(void* const* s_list, long long s_begin, long long s_end) {{\n{}}}\n", name,
+                     body);
 }
 
-constexpr const char* kThroughGroups = R"c(  const long long* const size = (const long long*)a[{}];
-  const long long gx = size[0], gy = size[1], gz = size[2], bx = size[3], by = size[4], bz = size[5];
-  for (long long g = begin; g < end; ++g)
-    for (long long z = 0; z < bz; ++z)
-      for (long long y = 0; y < by; ++y)
-        for (long long x = 0; x < bx; ++x) {{
-          const s_place at = {{
-              {{g % gx, g / gx % gy, g / gx / gy}}, {{x, y, z}}, {{gx, gy, gz}}, {{bx, by, bz}}}};
-          {}({}{}at);
+constexpr const char* kThroughGroups = R"c(  const long long* const s_size = (const long long*)s_list[{}];
+  const long long s_gx = s_size[0], s_gy = s_size[1], s_gz = s_size[2];
+  const long long s_bx = s_size[3], s_by = s_size[4], s_bz = s_size[5];
+  for (long long s_g = s_begin; s_g < s_end; ++s_g)
+    for (long long s_z = 0; s_z < s_bz; ++s_z)
+      for (long long s_y = 0; s_y < s_by; ++s_y)
+        for (long long s_x = 0; s_x < s_bx; ++s_x) {{
+          const s_place s_here = {{
+              {{s_g % s_gx, s_g / s_gx % s_gy, s_g / s_gx / s_gy}}, {{s_x, s_y, s_z}}, {{s_gx, s_gy, s_gz}},
+              {{s_bx, s_by, s_bz}}}};
+          {}({}{}s_here);
         }}
 )c";
 
-// The functions that take a list: of pointers to arrays and numbers, and the sizes of grid and block.
-// Another tells the sizes of numbers.
+// The number of a dtype from 1, as the compiler knows the type; 0: no number.
+std::string dtype_choice() {
+  constexpr std::pair<const char*, DType> kTypes[] = {{"float", DType::f32},
+                                                      {"double", DType::f64},
+                                                      {"_Bool", DType::boolean},
+                                                      {"signed char", DType::i8},
+                                                      {"unsigned char", DType::u8},
+                                                      {"short", DType::i16},
+                                                      {"unsigned short", DType::u16},
+                                                      {"int", DType::i32},
+                                                      {"unsigned", DType::u32},
+                                                      {"long", DType::i64},
+                                                      {"unsigned long", DType::u64},
+                                                      {"long long", DType::i64},
+                                                      {"unsigned long long", DType::u64}};
+  std::string text = "#define s_dtype(x) _Generic((x)";
+  for (const auto& [type, dtype] : kTypes) text += fmt::format(", {}: {}", type, static_cast<int>(dtype) + 1);
+  return text + fmt::format(", char: (char)-1 < 0 ? {} : {}, default: 0)\n", static_cast<int>(DType::i8) + 1,
+                            static_cast<int>(DType::u8) + 1);
+}
+
+// What only the compiler knows: the threads of a group (0: any number), then of each parameter the size of
+// the number or the array's elements, and its dtype.
+std::string facts_of(const CpuSignature& kernel) {
+  std::string text = fmt::format("  long long* const s_facts = (long long*)s_list[0];\n  s_facts[0] = {};\n",
+                                 kernel.threads.empty() ? "0" : kernel.threads);
+  std::size_t at = 1;
+  for (const SourceParameter& p : kernel.text.parameters) {
+    const bool is_array = p.kind == SourceParameter::Kind::array;
+    const std::string element = fmt::format("*({}{})0", p.type, is_array ? "" : "*");
+    const bool is_void = p.type == "void*" || p.type == "const void*";
+    text += fmt::format("  s_facts[{}] = {};\n  s_facts[{}] = {};\n", at,
+                        is_void ? "0" : fmt::format("sizeof({})", element), at + 1,
+                        is_void ? "0" : fmt::format("s_dtype({})", element));
+    at += 2;
+  }
+  return text;
+}
+
+// The functions that take a list: of pointers to arrays and numbers, and the sizes of grid and block; and
+// those that tell facts.
 std::string calls_of(const std::vector<CpuSignature>& kernels) {
-  std::string text = "\n#line 1 \"calls\"\n";
-  for (const auto& [s, form] : kernels) {
-    std::string list, sizes;
+  std::string text = "\n#line 1 \"calls\"\n" + dtype_choice();
+  for (const CpuSignature& kernel : kernels) {
+    const SourceSignature& s = kernel.text;
+    std::string list;
     for (std::size_t i = 0; i < s.parameters.size(); ++i) {
       const SourceParameter& p = s.parameters[i];
       const bool is_array = p.kind == SourceParameter::Kind::array;
       list += list.empty() ? "" : ", ";
-      list += is_array ? fmt::format("({})a[{}]", p.type, i) : fmt::format("*(const {}*)a[{}]", p.type, i);
-      sizes += fmt::format("  ((long long*)a[0])[{}] = sizeof({});\n", i, p.type);
+      list += is_array ? fmt::format("({})s_list[{}]", p.type, i)
+                       : fmt::format("*(const {}*)s_list[{}]", p.type, i);
     }
     const char* const comma = list.empty() ? "" : ", ";
     std::string body;
-    switch (form) {
-      case Form::range: body = fmt::format("  {}({}{}begin, end);\n", s.name, list, comma); break;
+    switch (kernel.form) {
+      case Form::range: body = fmt::format("  {}({}{}s_begin, s_end);\n", s.name, list, comma); break;
       case Form::once: body = fmt::format("  {}({});\n", s.name, list); break;
       case Form::point:
         body = fmt::format(fmt::runtime(kThroughGroups), s.parameters.size(), s.name, list, comma);
         break;
     }
-    text += function_text(sizes_name(s.name), sizes) + function_text(call_name(s.name), body);
+    text += function_text(facts_name(s.name), facts_of(kernel)) + function_text(call_name(s.name), body);
   }
   return text;
 }
@@ -148,22 +199,32 @@ class CpuKernel final : public runtime::SourceKernel {
         form_(signature.form),
         function_(library_->find(call_name(name_))),
         parameters_(signature.text.parameters) {
-    std::vector<long long> sizes(parameters_.size());
-    void* const list[] = {sizes.data()};
-    library_->find(sizes_name(name_))(list, 0, 0);
-    for (std::size_t i = 0; i < sizes.size(); ++i)
-      if (parameters_[i].kind == SourceParameter::Kind::number)
-        parameters_[i].bytes = static_cast<std::size_t>(sizes[i]);
+    std::vector<long long> facts(1 + 2 * parameters_.size());
+    void* const list[] = {facts.data()};
+    library_->find(facts_name(name_))(list, 0, 0);
+    threads_ = facts[0];
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      SourceParameter& p = parameters_[i];
+      if (p.kind == SourceParameter::Kind::number) p.bytes = static_cast<std::size_t>(facts[1 + 2 * i]);
+      if (const long long dtype = facts[2 + 2 * i]; dtype > 0) {
+        p.dtype = static_cast<DType>(dtype - 1);
+        p.lanes = 1;
+      }
+    }
   }
 
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
 
   void launch(const Launch& launch, std::span<const SourceArgument> arguments) const override {
     const timeline::Span span("kernel", name_);
+    const Size3 &grid = launch.grid, &block = launch.block;
     if (launch.shared_bytes > 0)
       throw Error(ErrorKind::kUnsupported, fmt::format("kernel {} on {}", name_, kDevice),
                   "a processor has no memory of groups: shared_bytes is for other devices");
-    const Size3 &grid = launch.grid, &block = launch.block;
+    if (threads_ > 0 && block != Size3(threads_))
+      throw Error(ErrorKind::kInvalidArgument, fmt::format("kernel {} on {}", name_, kDevice),
+                  "the kernel is compiled for blocks of another size", fmt::format("{}×1×1", threads_),
+                  runtime::to_string(block));
     std::array<long long, 6> sizes = {grid.x, grid.y, grid.z, block.x, block.y, block.z};
     std::vector<void*> list;
     list.reserve(arguments.size() + 1);
@@ -173,13 +234,13 @@ class CpuKernel final : public runtime::SourceKernel {
                      : !x.number.empty() ? const_cast<std::byte*>(x.number.data())
                                          : x.memory);
     list.push_back(sizes.data());
-    const std::int64_t groups = grid.x * grid.y * grid.z;
+    const std::int64_t groups = grid.x * grid.y * grid.z, threads = groups * block.x * block.y * block.z;
     const Run run{function_, list.data()};
     switch (form_) {
       case Form::once: function_(list.data(), 0, 0); break;
       case Form::point: parallel_for(groups, thread_count(), run_part, &run); break;
       case Form::range:
-        parallel_for(groups * block.x * block.y * block.z, thread_count(), run_part, &run);
+        parallel_for(launch.items > 0 ? launch.items : threads, thread_count(), run_part, &run);
         break;
     }
   }
@@ -190,6 +251,7 @@ class CpuKernel final : public runtime::SourceKernel {
   const Form form_;
   const KernelFunction function_;
   std::vector<SourceParameter> parameters_;
+  std::int64_t threads_ = 0;  // of a group; 0: any number
 };
 
 class CpuProgram final : public runtime::SourceProgram {
@@ -216,22 +278,34 @@ std::shared_ptr<const runtime::SourceProgram> build(const std::string& source, b
                                                     const SourceOptions& options, const std::string& asked) {
   const timeline::Span span("compile", "kernel source");
   const std::string where = fmt::format("kernel source on {}", kDevice);
-  if (!options.flags.empty())
-    throw Error(ErrorKind::kUnsupported, where, "a processor's compiler takes no flags here: use defines", {},
-                options.flags);
-  std::vector<CpuSignature> kernels = kernels_of(source, is_portable, asked);
-  const std::string text = runtime::source_head(codegen::Dialect::c, is_portable, options) +
-                           with_places(source, kernels) + calls_of(kernels);
+  const std::string mark = fmt::format("# 1 \"{}\"", runtime::source_name(options));
+  std::vector<CpuSignature> kernels;
+  const auto is_plain = [](const CpuSignature& k) { return k.text.is_plain; };
+  const auto rewritten = [&](std::string text) {
+    const std::size_t begin = std::min(text.find(mark), text.size());  // behind what stands before the source
+    kernels = kernels_of(text.substr(begin), is_portable, asked);
+    const bool is_known = std::all_of(kernels.begin(), kernels.end(), is_plain);
+    return text.substr(0, begin) + with_places(text.substr(begin), kernels) +
+           (is_known ? calls_of(kernels) : std::string());
+  };
   std::shared_ptr<const Library> library;
   try {
-    library = compile_kernels(text);
+    library = compile_source(
+        runtime::source_head(codegen::Dialect::c, is_portable, options, source) + source + "\n",
+        options.flags.c, rewritten);
   } catch (const Error& error) {
     // What it refuses of ours would be a bug; a program's is a mistake.
     if (error.kind() != ErrorKind::kInternal) throw;
     const std::string& words = error.message();  // "… refused a generated kernel: …"
-    runtime::refuse_source(kDevice, source, words.substr(std::min(words.find(": ") + 2, words.size())));
+    runtime::refuse_source(kDevice, source, options,
+                           words.substr(std::min(words.find(": ") + 2, words.size())));
   }
   if (library == nullptr) throw Error(ErrorKind::kUnsupported, where, kernels_in_words());
+  // Only now: for a source that is wrong, the compiler's words are better.
+  if (const auto odd = std::find_if_not(kernels.begin(), kernels.end(), is_plain); odd != kernels.end())
+    throw Error(ErrorKind::kUnsupported, fmt::format("kernel {} on {}", odd->text.name, kDevice),
+                "a parameter has a form that is not known",
+                "numbers, structs and pointers to them, with names");
   return std::make_shared<CpuProgram>(std::move(library), std::move(kernels));
 }
 
@@ -244,9 +318,11 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
 
 std::shared_ptr<const runtime::SourceCall> source_call(const lower::Step& step) {
   try {
-    return runtime::source_call(step, codegen::Dialect::c, [](const ir::KernelAttrs& attrs) {
-      return runtime::kernel_named("kernel_call", *build(attrs.c, false, {}, attrs.name), attrs.name);
-    });
+    return runtime::source_call(step, codegen::Dialect::c,
+                                [](const ir::KernelAttrs& attrs, const SourceOptions& options) {
+                                  return runtime::kernel_named(
+                                      "kernel_call", *build(attrs.c, false, options, attrs.name), attrs.name);
+                                });
   } catch (const Error& error) {
     // Without a compiler the body is evaluated.
     const bool has_body = !step.region.graph.node(step.region.anchor).graphs.empty();

@@ -1,11 +1,12 @@
 #pragma once
 
-// Kernels that a program brings as C. The compiler of generated kernels compiles them; a generated function
-// beside each kernel takes the arguments from a list of pointers.
+// Kernels that a program brings as C. The compiler of generated kernels preprocesses them, so that what is
+// read here are the functions and types that it will see, and compiles them; a generated function beside each
+// kernel takes the arguments from a list of pointers, another tells what only the compiler knows of types.
 //
 // A kernel in C is a function that is not static, returns nothing and ends its parameters with
-// `long long begin, long long end`: it does the points begin … end-1 of grid × block. A portable kernel does
-// one point; the generated function goes through the groups.
+// `long long begin, long long end`: it does the points begin … end-1 of the launch's items. A portable kernel
+// does one point; the generated function goes through the groups.
 
 #include <cstddef>
 #include <memory>

@@ -38,6 +38,7 @@ namespace systole::opencl {
   X(clEnqueueReadBuffer)            \
   X(clEnqueueWriteBuffer)           \
   X(clEnqueueCopyBuffer)            \
+  X(clEnqueueFillBuffer)            \
   X(clEnqueueNDRangeKernel)         \
   X(clFlush)                        \
   X(clFinish)

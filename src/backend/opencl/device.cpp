@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/env.h"
+#include "base/log.h"
 #include "systole/base/error.h"
 
 namespace systole::opencl {
@@ -40,6 +41,14 @@ std::string options_for(cl_device_id id) {
   return options;
 }
 
+Limits limits_of(cl_device_id id, const std::string& name) {
+  const std::string extensions = " " + text_of(id, CL_DEVICE_EXTENSIONS) + " ";
+  return {.device = name,
+          .group_threads = number_of<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE),
+          .local_bytes = static_cast<std::size_t>(number_of<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE)),
+          .has_f64 = extensions.find(" cl_khr_fp64 ") != std::string::npos};
+}
+
 Owned<cl_context> make_context(cl_device_id id) {
   cl_int status = CL_SUCCESS;
   Owned<cl_context> made(api().clCreateContext(nullptr, 1, &id, nullptr, nullptr, &status),
@@ -69,6 +78,7 @@ Device::Device(cl_device_id id)
       options_(options_for(id)),
       memory_bytes_(static_cast<std::int64_t>(number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE))),
       argument_bytes_(number_of<std::size_t>(id, CL_DEVICE_MAX_PARAMETER_SIZE)),
+      limits_(limits_of(id, name_)),
       context_(make_context(id)),
       queue_(make_queue(context_.get(), id)) {}
 
@@ -184,23 +194,39 @@ Kernel Device::kernel(const Program& program, const std::string& name) {
   return made;
 }
 
-const std::vector<std::unique_ptr<Device>>& devices() {
-  static const std::vector<std::unique_ptr<Device>> found = [] {
-    std::vector<std::unique_ptr<Device>> all;
+Devices opened(const std::vector<cl_device_id>& ids) {
+  Devices all;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    std::string name = fmt::format("device {} of {}", i + 1, ids.size());
+    try {
+      name = text_of(ids[i], CL_DEVICE_NAME);
+      all.usable.push_back(std::make_unique<Device>(ids[i]));
+    } catch (const Error& error) {  // one that is broken must not hide the others
+      all.left_out +=
+          fmt::format("{}{} cannot be used: {}", all.left_out.empty() ? "" : "; ", name, error.message());
+      log(LogLevel::warn, fmt::format("opencl: {} cannot be used: {}", name, error.message()));
+    }
+  }
+  return all;
+}
+
+const Devices& all_devices() {
+  static const Devices found = [] {
+    std::vector<cl_device_id> all;
     cl_uint count = 0;
     // A loader without a platform answers with an error.
-    if (api().clGetPlatformIDs(0, nullptr, &count) != CL_SUCCESS || count == 0) return all;
+    if (api().clGetPlatformIDs(0, nullptr, &count) != CL_SUCCESS || count == 0) return Devices{};
     std::vector<cl_platform_id> platforms(count);
     check(api().clGetPlatformIDs(count, platforms.data(), nullptr), "clGetPlatformIDs");
     for (const cl_platform_id platform : platforms) {
       if (api().clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS) continue;
       std::vector<cl_device_id> ids(count);
-      if (count > 0)
-        check(api().clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr),
-              "clGetDeviceIDs");
-      for (const cl_device_id id : ids) all.push_back(std::make_unique<Device>(id));
+      if (count == 0 ||
+          api().clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr) != CL_SUCCESS)
+        continue;
+      all.insert(all.end(), ids.begin(), ids.end());
     }
-    return all;
+    return opened(all);
   }();
   return found;
 }

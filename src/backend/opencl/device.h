@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/opencl/api.h"
+#include "backend/opencl/limits.h"
 #include "runtime/disk_cache.h"
 
 namespace systole::opencl {
@@ -22,6 +23,7 @@ using Kernel = Owned<cl_kernel>;
 struct Place {
   cl_mem memory = nullptr;
   std::size_t offset = 0;
+  bool operator==(const Place&) const = default;
 };
 
 class Device {
@@ -33,6 +35,7 @@ class Device {
   cl_context context() const { return context_.get(); }
   cl_command_queue queue() const { return queue_.get(); }
   std::int64_t memory_bytes() const { return memory_bytes_; }
+  const Limits& limits() const { return limits_; }
   std::size_t argument_bytes() const { return argument_bytes_; }  // that a kernel may have
 
   Memory allocate(std::int64_t bytes) const;  // null for nothing
@@ -57,11 +60,19 @@ class Device {
   std::string name_, driver_, options_;
   std::int64_t memory_bytes_ = 0;
   std::size_t argument_bytes_ = 0;
+  Limits limits_;
   Owned<cl_context> context_;
   Owned<cl_command_queue> queue_;
 };
 
-// All devices of all platforms, made when first asked for.
-const std::vector<std::unique_ptr<Device>>& devices();
+struct Devices {
+  std::vector<std::unique_ptr<Device>> usable;
+  std::string left_out;  // in words: which cannot be used and why
+};
+Devices opened(const std::vector<cl_device_id>& ids);
+
+// All devices of all platforms, opened when first asked for.
+const Devices& all_devices();
+inline const std::vector<std::unique_ptr<Device>>& devices() { return all_devices().usable; }
 
 }  // namespace systole::opencl

@@ -6,6 +6,7 @@
 
 #include "backend/opencl/source.h"
 #include "backend/step_text.h"
+#include "base/log.h"
 #include "codegen/kernel.h"
 #include "eval/eval.h"
 #include "runtime/timeline.h"
@@ -38,7 +39,7 @@ class OpenClTarget final : public lower::Target {
 
 class Generator {
  public:
-  Generator(const Device& device, lower::Program& top) : device_(device), top_(top) {}
+  explicit Generator(const Device& device) : device_(device) {}
 
   void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled) {
     compiled.program = &program;
@@ -66,7 +67,9 @@ class Generator {
       } else if (step.programs.empty() && step.kind != StepKind::copy) {
         call.source = source_call(device_, step);
         if (!call.source)
-          note(step, fits ? "it has no kernel in OpenCL" : "too many buffers for this device");
+          log(LogLevel::info,
+              fmt::format("opencl: {} runs on the host: {}", runtime::step_label(step, name),
+                          fits ? "it has no kernel in OpenCL" : "too many buffers for this device"));
       }
       call.label = runtime::step_label(step, name);
       call.details = runtime::step_details(program, step, static_cast<std::int64_t>(call.groups));
@@ -78,33 +81,28 @@ class Generator {
   const std::vector<codegen::Kernel>& kernels() const { return kernels_.distinct(); }
 
  private:
-  void note(const Step& step, std::string_view why) {
-    const std::int32_t anchor = step.region.anchor;
-    top_.notes.push_back(fmt::format(
-        "{} runs on the host: {}", anchor < 0 ? "a step" : ir::name(step.region.graph.node(anchor).op), why));
-  }
-
   const Device& device_;
-  lower::Program& top_;
   codegen::KernelSet kernels_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph) {
+std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph, bool optimize) {
   auto module = std::make_shared<Module>();
   module->device = &device;
   {
     const timeline::Span span("compile", "lower");
-    module->program = lower::make_program(graph, OpenClTarget(device));
+    const OpenClTarget target(device);
+    module->program = lower::make_program(lower::prepared(graph, target, optimize), target);
   }
-  Generator generator(device, module->program);
+  Generator generator(device);
   std::string source;
   {
     const timeline::Span span("compile", "codegen");
     generator.generate(module->program, "k", module->compiled);
     source = codegen::source_file(generator.kernels(), codegen::Dialect::opencl);
   }
+  for (const codegen::Kernel& kernel : generator.kernels()) check_fits(device.limits(), kernel);
   if (!generator.kernels().empty()) {
     const timeline::Span span("compile", "driver");
     module->kernels = device.build(source);
@@ -112,172 +110,64 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
   return module;
 }
 
-Executor::Executor(const Module& module, const Compiled& compiled)
-    : device_(module.device),
-      compiled_(&compiled),
-      places_(compiled.program->buffers.size()),
-      inner_(compiled.program->steps.size()) {
-  const lower::Program& program = *compiled.program;
-  for (std::size_t b = 0; b < places_.size(); ++b) places_[b].memory = compiled.constants[b].get();
-  for (std::size_t s = 0; s < program.steps.size(); ++s) {
+Machine::Machine(const Module& module, const Compiled& compiled)
+    : device_(module.device), compiled_(&compiled) {
+  for (std::size_t s = 0; s < compiled.calls.size(); ++s) {
     const std::string& name = compiled.calls[s].kernel;
     kernels_.push_back(name.empty() ? Kernel(nullptr, nullptr) : Device::kernel(module.kernels, name));
-    for (const Compiled& sub : compiled.sub_programs[s]) inner_[s].executors.emplace_back(module, sub);
-    if (program.steps[s].kind == StepKind::loop) inner_[s].answer = device_->allocate(1);
+    if (compiled.program->steps[s].kind == StepKind::loop && !answer_) answer_ = device_->allocate(1);
   }
 }
 
-std::size_t Executor::bytes(BufferId b) const {
-  return static_cast<std::size_t>(compiled_->program->buffers[static_cast<std::size_t>(b)].bytes);
+bool Machine::is_true(Place place) const {
+  std::byte value{0};
+  device_->read(place, &value, 1);
+  return value != std::byte{0};
 }
 
-Place Executor::workspace(const Step& step) const {
-  return step.workspace >= 0 ? place(step.workspace) : Place{};
-}
-
-void Executor::run(std::span<const Place> inputs, std::span<const Place> outputs, Place arena) {
-  const lower::Program& program = *compiled_->program;
-  for (std::size_t b = 0; b < places_.size(); ++b) {
-    const BufferInfo& info = program.buffers[b];
-    if (info.shares >= 0) continue;
-    switch (info.role) {
-      case BufferInfo::Role::input: places_[b] = inputs[static_cast<std::size_t>(info.position)]; break;
-      case BufferInfo::Role::output: places_[b] = outputs[static_cast<std::size_t>(info.position)]; break;
-      case BufferInfo::Role::temporary:
-        places_[b] = {arena.memory,
-                      arena.offset + static_cast<std::size_t>(std::max<std::int64_t>(info.offset, 0))};
-        break;
-      case BufferInfo::Role::constant: break;
-    }
-  }
-  for (std::size_t b = 0; b < places_.size(); ++b)
-    if (program.buffers[b].shares >= 0)
-      places_[b] = places_[static_cast<std::size_t>(program.memory_of(static_cast<BufferId>(b)))];
-  for (std::size_t s = 0; s < program.steps.size(); ++s) run_step(s);
-}
-
-void Executor::run_step(std::size_t s) {
+void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
-  const timeline::Span span("step", call.label, call.details);
   if (kernels_[s]) {
-    launch(s);
-    if (timeline::is_on()) device_->finish();  // the span is of the work, not of its launch
-    return;
-  }
-  if (call.source) {
+    launch(s, walker);
+  } else if (call.source) {
     std::vector<Place> inputs, outputs;
-    for (const BufferId b : step.inputs) inputs.push_back(place(b));
-    for (const BufferId b : step.outputs) outputs.push_back(place(b));
+    for (const BufferId b : step.inputs) inputs.push_back(walker.place(b));
+    for (const BufferId b : step.outputs) outputs.push_back(walker.place(b));
     opencl::run(*device_, *call.source, inputs, outputs);
-    return;
+  } else {
+    evaluate(step, walker);
   }
-  switch (step.kind) {
-    case StepKind::copy:
-      device_->copy(place(step.inputs[0]), place(step.outputs[0]), bytes(step.outputs[0]));
-      return;
-    case StepKind::scan: scan(s); return;
-    case StepKind::loop: loop(s); return;
-    case StepKind::branch: branch(s); return;
-    default: evaluate(step); return;
-  }
+  if (timeline::is_on()) device_->finish();  // the span is of the work, not of its launch
 }
 
 // A buffer is two arguments: its memory object and where in it the buffer begins.
-void Executor::launch(std::size_t s) {
+void Machine::launch(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
   if (call.groups == 0) return;
   cl_uint next = 0;
-  const auto pass = [&](BufferId b) {
-    const Place at = place(b);
+  const auto pass = [&](Place at) {
     const cl_ulong offset = at.offset;
     check(api().clSetKernelArg(kernels_[s].get(), next++, sizeof at.memory, &at.memory), "clSetKernelArg");
     check(api().clSetKernelArg(kernels_[s].get(), next++, sizeof offset, &offset), "clSetKernelArg");
   };
-  for (const BufferId b : step.inputs) pass(b);
-  for (const BufferId b : step.outputs) pass(b);
-  if (call.scratch) pass(step.workspace);
+  for (const BufferId b : step.inputs) pass(walker.place(b));
+  for (const BufferId b : step.outputs) pass(walker.place(b));
+  if (call.scratch) pass(walker.workspace(step));
   device_->launch(kernels_[s].get(), call.groups, call.threads);
 }
 
-void Executor::evaluate(const Step& step) {
+void Machine::evaluate(const Step& step, const runtime::Walker<Machine>& walker) const {
   std::vector<Literal> arguments;
   for (const BufferId b : step.inputs) {
-    Literal value(compiled_->program->buffers[static_cast<std::size_t>(b)].type);
-    device_->read(place(b), value.mutable_bytes(), value.byte_size());
+    Literal value(walker.info(b).type);
+    device_->read(walker.place(b), value.mutable_bytes(), value.byte_size());
     arguments.push_back(std::move(value));
   }
   const std::vector<Literal> results = eval::evaluate(step.region.graph, arguments);
   for (std::size_t i = 0; i < results.size(); ++i)
-    device_->write(place(step.outputs[i]), results[i].bytes(), results[i].byte_size());
-}
-
-// The operands in the node's order; carries are moved to where they stay.
-void Executor::take_operands(const Step& step, Inner& inner) const {
-  const ir::Graph& graph = step.region.graph;
-  inner.inputs.clear();
-  for (const ir::ValueId v : graph.node(step.region.anchor).operands) {
-    const auto position = static_cast<std::size_t>(
-        std::find(graph.inputs().begin(), graph.inputs().end(), v.node) - graph.inputs().begin());
-    inner.inputs.push_back(place(step.inputs[position]));
-  }
-  for (std::size_t k = 0; k < static_cast<std::size_t>(step.carries); ++k) {
-    device_->copy(inner.inputs[k], place(step.outputs[k]), bytes(step.outputs[k]));
-    inner.inputs[k] = place(step.outputs[k]);
-  }
-}
-
-void Executor::scan(std::size_t s) {
-  const Step& step = compiled_->program->steps[s];
-  Inner& inner = inner_[s];
-  const lower::Program& body = *step.programs[0];
-  take_operands(step, inner);
-  inner.first = inner.inputs;
-  const auto carries = static_cast<std::size_t>(step.carries);
-  const auto xs = static_cast<std::size_t>(step.region.graph.node(step.region.anchor).as<ir::ScanAttrs>().xs);
-  const auto slice = [&](Place whole, BufferId b, std::int64_t i) {
-    const std::int64_t size = body.buffers[static_cast<std::size_t>(b)].bytes;
-    return Place{whole.memory, whole.offset + static_cast<std::size_t>(i * size)};
-  };
-  inner.outputs.resize(body.outputs.size());
-  for (std::int64_t n = 0; n < step.length; ++n) {
-    const std::int64_t i = step.reverse ? step.length - 1 - n : n;
-    for (std::size_t k = carries; k < carries + xs; ++k)
-      inner.inputs[k] = slice(inner.first[k], body.inputs[k], i);
-    for (std::size_t k = 0; k < body.outputs.size(); ++k)
-      inner.outputs[k] = slice(place(step.outputs[k]), body.outputs[k], k < carries ? 0 : i);
-    inner.executors[0].run(inner.inputs, inner.outputs, workspace(step));
-  }
-}
-
-void Executor::loop(std::size_t s) {
-  const Step& step = compiled_->program->steps[s];
-  Inner& inner = inner_[s];
-  take_operands(step, inner);
-  inner.outputs.clear();
-  for (std::size_t k = 0; k < static_cast<std::size_t>(step.carries); ++k)
-    inner.outputs.push_back(place(step.outputs[k]));
-  const Place answer{inner.answer.get(), 0};
-  for (;;) {
-    inner.executors[0].run(inner.inputs, {&answer, 1}, workspace(step));
-    std::byte go{0};
-    device_->read(answer, &go, 1);
-    if (go == std::byte{0}) return;
-    inner.executors[1].run(inner.inputs, inner.outputs, workspace(step));
-  }
-}
-
-void Executor::branch(std::size_t s) {
-  const Step& step = compiled_->program->steps[s];
-  Inner& inner = inner_[s];
-  take_operands(step, inner);
-  std::byte first{0};
-  device_->read(inner.inputs[0], &first, 1);
-  inner.outputs.clear();
-  for (const BufferId b : step.outputs) inner.outputs.push_back(place(b));
-  inner.executors[first != std::byte{0} ? 0 : 1].run(std::span<const Place>(inner.inputs).subspan(1),
-                                                     inner.outputs, workspace(step));
+    device_->write(walker.place(step.outputs[i]), results[i].bytes(), results[i].byte_size());
 }
 
 }  // namespace systole::opencl

@@ -1,8 +1,7 @@
 #pragma once
 
-// Runs a Program on a device. What a run needs is laid out when the Executor is made; running allocates
-// nothing but what steps without a kernel need: these are evaluated on the host, and the Program's notes
-// name them.
+// Runs a Program on a device. Running allocates nothing but what steps without a kernel need: these are
+// evaluated on the host, and the log names them.
 
 #include <cstdint>
 #include <memory>
@@ -12,6 +11,7 @@
 
 #include "backend/opencl/device.h"
 #include "backend/source_call.h"
+#include "backend/walker.h"
 #include "compile/program.h"
 
 namespace systole::opencl {
@@ -37,37 +37,36 @@ struct Module {
   Program kernels{nullptr, nullptr};
   Compiled compiled;
 };
-std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph);
+std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph, bool optimize);
 
-class Executor {
+class Machine {
  public:
-  Executor(const Module& module, const Compiled& compiled);
+  using Place = opencl::Place;
+  using Compiled = opencl::Compiled;
+  using Context = Module;
 
-  // Memory of inputs and outputs in the signature's order, and of the temporaries.
-  void run(std::span<const Place> inputs, std::span<const Place> outputs, Place arena);
+  Machine(const Module& module, const Compiled& compiled);
+  static Place moved(Place place, std::int64_t bytes) {
+    return {place.memory, place.offset + static_cast<std::size_t>(bytes)};
+  }
+  Place constant(lower::BufferId b) const {
+    return {compiled_->constants[static_cast<std::size_t>(b)].get(), 0};
+  }
+  Place answer() const { return {answer_.get(), 0}; }
+  bool is_true(Place place) const;
+  void copy(Place from, Place to, std::size_t bytes) const { device_->copy(from, to, bytes); }
+  void run(std::size_t step, const runtime::Walker<Machine>& walker);
 
  private:
-  struct Inner {
-    std::vector<Executor> executors;
-    std::vector<Place> first, inputs, outputs;
-    Memory answer;  // of a loop's condition
-  };
-  Place place(lower::BufferId b) const { return places_[static_cast<std::size_t>(b)]; }
-  std::size_t bytes(lower::BufferId b) const;
-  Place workspace(const lower::Step& step) const;
-  void run_step(std::size_t s);
-  void launch(std::size_t s);
-  void evaluate(const lower::Step& step);
-  void scan(std::size_t s);
-  void loop(std::size_t s);
-  void branch(std::size_t s);
-  void take_operands(const lower::Step& step, Inner& inner) const;
+  void launch(std::size_t s, const runtime::Walker<Machine>& walker);
+  void evaluate(const lower::Step& step, const runtime::Walker<Machine>& walker) const;
 
   const Device* device_;
   const Compiled* compiled_;
-  std::vector<Place> places_;    // by buffer
-  std::vector<Kernel> kernels_;  // by step: a kernel holds its arguments, so every executor has its own
-  std::vector<Inner> inner_;     // by step
+  std::vector<Kernel> kernels_;  // by step: a kernel holds its arguments, so every Machine has its own
+  Memory answer_;
 };
+
+using Executor = runtime::Walker<Machine>;
 
 }  // namespace systole::opencl

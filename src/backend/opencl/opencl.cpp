@@ -1,4 +1,4 @@
-// Any OpenCL device, by kernels that are generated as text and compiled by its driver.
+// OpenCL devices, by kernels that are generated as text and compiled by its driver.
 
 #include "backend/opencl/opencl.h"
 
@@ -79,10 +79,11 @@ class OpenClSession final : public runtime::Session {
     inputs_.clear();
     outputs_.clear();
     for (const BufferRef& buffer : given) inputs_.push_back(own(buffer).place());
+    takeable_.look_at(arguments);
     std::vector<std::vector<BufferRef>> results(1);
     for (std::size_t o = 0; o < program.outputs.size(); ++o) {
       const auto input = static_cast<std::size_t>(shared_[o]);
-      if (shared_[o] >= 0 && runtime::may_take(arguments, input)) {
+      if (shared_[o] >= 0 && takeable_[input]) {
         results[0].push_back(given[input]);
       } else {
         const Type& type = program.buffers[static_cast<std::size_t>(program.outputs[o])].type;
@@ -109,6 +110,7 @@ class OpenClSession final : public runtime::Session {
   Executor executor_;
   const Memory arena_;
   const std::vector<std::int32_t> shared_;  // by output: the input whose memory it is, or -1
+  runtime::Takeable takeable_;
   std::vector<Place> inputs_, outputs_;
 };
 
@@ -140,7 +142,8 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
   std::string unavailable_reason() override {
     std::string reason;
     if (find_api(reason) == nullptr) return reason;
-    return opencl::devices().empty() ? "no OpenCL device on this machine" : std::string();
+    const Devices& all = all_devices();
+    return all.usable.empty() && all.left_out.empty() ? "no OpenCL device on this machine" : all.left_out;
   }
   BufferRef upload(const Literal& value, int ordinal) override {
     auto buffer = std::make_shared<DeviceBuffer>(value.type(), ordinal);
@@ -152,8 +155,8 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
     if (!graph.is_static()) refuse(ErrorKind::kShape, "a graph with symbols must be bound to numbers first");
     if (eval::uses_collectives(graph))
       refuse(ErrorKind::kUnsupported, "collectives need several devices that know each other");
-    return std::make_shared<OpenClExecutable>(
-        make_module(device_of(ordinal), passes::prepared_for_kernels(graph, options.optimize)), ordinal);
+    return std::make_shared<OpenClExecutable>(make_module(device_of(ordinal), graph, options.optimize),
+                                              ordinal);
   }
   std::string refusal(ir::Op op) const override {
     if (ir::info(op).op_class == ir::OpClass::collective)
@@ -167,11 +170,24 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
                                                              int ordinal) override {
     return opencl::build_source(source, is_portable, options, ordinal);
   }
-  BufferRef copy(const runtime::Buffer& buffer) override {
-    const int ordinal = buffer.device().ordinal;
-    auto made = std::make_shared<DeviceBuffer>(buffer.type(), ordinal);
-    device_of(ordinal).copy(place_of(buffer), made->place(), made->bytes());
+  BufferRef make_buffer(const Type& type, int ordinal, bool is_zero) override {
+    auto made = std::make_shared<DeviceBuffer>(type, ordinal);
+    const cl_uchar zero = 0;
+    if (is_zero && made->bytes() > 0)
+      check(api().clEnqueueFillBuffer(device_of(ordinal).queue(), made->place().memory, &zero, sizeof zero, 0,
+                                      made->bytes(), 0, nullptr, nullptr),
+            "clEnqueueFillBuffer");
     return made;
+  }
+  void write(runtime::Buffer& to, std::span<const std::byte> from) override {
+    device_of(to.device().ordinal).write(place_of(to), from.data(), from.size());
+  }
+  void read(const runtime::Buffer& from, std::span<std::byte> to) override {
+    device_of(from.device().ordinal).read(place_of(from), to.data(), to.size());
+  }
+  void copy(const runtime::Buffer& from, runtime::Buffer& to) override {
+    device_of(from.device().ordinal)
+        .copy(place_of(from), place_of(to), static_cast<std::size_t>(from.type().bytes()));
   }
   void synchronize(int ordinal) override { device_of(ordinal).finish(); }
 };

@@ -130,7 +130,10 @@ class OpenClKernel final : public runtime::SourceKernel {
     check(api().clEnqueueNDRangeKernel(device_.queue(), kernel_.get(), 3, nullptr, all.data(), block.data(),
                                        0, nullptr, nullptr),
           fmt::format("{}: clEnqueueNDRangeKernel", where_));
-    device_.flush();
+    if (timeline::is_on())
+      device_.finish();  // the span is of the work, not of its launch
+    else
+      device_.flush();
   }
 
  private:
@@ -242,7 +245,8 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
   const Device& device = *devices().at(static_cast<std::size_t>(ordinal));
   const std::string where = DeviceName{"opencl", {}, ordinal}.to_string();
   const timeline::Span span("compile", "kernel source");
-  const std::string text = runtime::source_head(codegen::Dialect::opencl, is_portable, options) + source;
+  const std::string text =
+      runtime::source_head(codegen::Dialect::opencl, is_portable, options, source) + source;
   const char* begin = text.c_str();
   const std::size_t size = text.size();
   cl_int status = CL_SUCCESS;
@@ -250,29 +254,35 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
                   [](cl_program p) { api().clReleaseProgram(p); });
   check(status, "clCreateProgramWithSource");
   std::string flags = "-cl-kernel-arg-info";
-  if (options.flags.find("-cl-std") == std::string::npos) flags += " -cl-std=CL1.2";
-  if (!options.flags.empty()) flags += " " + options.flags;
+  const std::string own = fmt::format("{}", fmt::join(options.flags.opencl, " "));
+  if (own.find("-cl-std") == std::string::npos) flags += " -cl-std=CL1.2";
+  flags += " " + own;
   cl_device_id id = device.id();
   status = api().clBuildProgram(program.get(), 1, &id, flags.c_str(), nullptr, nullptr);
   if (status == CL_INVALID_BUILD_OPTIONS)
     throw Error(ErrorKind::kInvalidArgument, fmt::format("kernel source on {}", where),
-                "the driver does not know the flags", {}, options.flags);
+                "the driver does not know the flags", {}, own);
   if (status == CL_BUILD_PROGRAM_FAILURE)
-    runtime::refuse_source(where, source, log_of(device, program.get()));
+    runtime::refuse_source(where, source, options, log_of(device, program.get()));
   check(status, "clBuildProgram");
   std::string log = log_of(device, program.get());
-  return std::make_shared<OpenClProgram>(device, std::move(program), std::move(log),
-                                         runtime::source_typedefs(runtime::source_tokens(source)), where);
+  // What the driver calls types by is often the program's own word.
+  runtime::Typedefs words = runtime::source_typedefs(runtime::source_tokens(source));
+  words.merge(runtime::source_defines(source));
+  for (const auto& [name, value] : options.defines) words.try_emplace(name, value);
+  return std::make_shared<OpenClProgram>(device, std::move(program), std::move(log), std::move(words), where);
 }
 
 std::shared_ptr<const runtime::SourceCall> source_call(const Device& device, const lower::Step& step) {
-  return runtime::source_call(step, codegen::Dialect::opencl, [&](const ir::KernelAttrs& attrs) {
-    const auto& all = devices();
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.get() == &device; });
-    const auto program = build_source(attrs.opencl, false, {}, static_cast<int>(found - all.begin()));
-    return runtime::kernel_named("kernel_call", *program, attrs.name);
-  });
+  return runtime::source_call(
+      step, codegen::Dialect::opencl, [&](const ir::KernelAttrs& attrs, const SourceOptions& options) {
+        const auto& all = devices();
+        const auto found =
+            std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.get() == &device; });
+        const auto program =
+            build_source(attrs.opencl, false, options, static_cast<int>(found - all.begin()));
+        return runtime::kernel_named("kernel_call", *program, attrs.name);
+      });
 }
 
 // Kernels take whole memory objects: what lies inside one is copied out, and results back.

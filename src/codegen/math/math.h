@@ -3,7 +3,8 @@
 // The arithmetic of generated kernels, as source text. Every function is written once in the C that all three
 // dialects share and is called s_<op>_<dtype>, after ops.def: s_exp_f32, s_div_i32, s_clamp_u8;
 // s_convert_<from>_<to> converts between any two dtypes, f16, bf16 and f8 standing as their bits.
-// Arithmetic of f16, bf16 and f8 is done in f32. s_random_<dtype>(key 0, key 1, i) is element i of random_bits.
+// Arithmetic of f16, bf16 and f8 is done in f32. s_random_<dtype>(key 0, key 1, i) is element i of
+// random_bits.
 //
 // The f32 functions are our own, without libm, tables or branches (but for s_rem_f32), so that a loop over
 // them is vectorised; they need no FMA to be accurate and no fast-math, and keep denormals. f64 calls the

@@ -1,0 +1,98 @@
+#include "backend/cpu/memory.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "systole/base/error.h"
+
+namespace systole::cpu {
+
+namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::int64_t kMostKept = 0;  // so that a use after the end shows
+#else
+constexpr std::int64_t kMostKept = std::int64_t{512} << 20;
+#endif
+
+void* fresh(std::int64_t bytes) {
+  return ::operator new(static_cast<std::size_t>(bytes), std::align_val_t(kAlignment), std::nothrow);
+}
+void give_back(void* memory) { ::operator delete(memory, std::align_val_t(kAlignment)); }
+
+class Pool {
+ public:
+  void* take(std::int64_t bytes) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = free_.find(bytes);
+      if (found != free_.end() && !found->second.empty()) {
+        void* const memory = found->second.back();
+        found->second.pop_back();
+        kept_ -= bytes;
+        return memory;
+      }
+    }
+    void* memory = fresh(bytes);
+    if (memory == nullptr && empty()) memory = fresh(bytes);
+    return memory;
+  }
+  void put(void* memory, std::int64_t bytes) {
+    if (bytes <= kMostKept) {
+      if (kept() + bytes > kMostKept) empty();
+      const std::lock_guard lock(mutex_);
+      try {
+        free_[bytes].push_back(memory);
+        kept_ += bytes;
+        return;
+      } catch (const std::bad_alloc&) {  // then it is not kept
+      }
+    }
+    give_back(memory);
+  }
+  std::int64_t kept() {
+    const std::lock_guard lock(mutex_);
+    return kept_;
+  }
+
+ private:
+  bool empty() {  // whether there was something
+    std::map<std::int64_t, std::vector<void*>> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all.swap(free_);
+      kept_ = 0;
+    }
+    for (const auto& [bytes, blocks] : all)
+      for (void* const memory : blocks) give_back(memory);
+    return !all.empty();
+  }
+
+  std::mutex mutex_;
+  std::map<std::int64_t, std::vector<void*>> free_;  // by size
+  std::int64_t kept_ = 0;
+};
+
+// Never destroyed: buffers may outlive what is static.
+Pool& pool() {
+  static Pool* const only = new Pool;
+  return *only;
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> allocate(std::int64_t bytes) {
+  if (bytes == 0) return {};
+  void* const memory = pool().take(bytes);
+  if (memory == nullptr)
+    throw Error(ErrorKind::kOutOfMemory, "cpu", fmt::format("no memory for {} bytes", bytes));
+  return {static_cast<std::byte*>(memory), [bytes](std::byte* p) { pool().put(p, bytes); }};
+}
+
+std::int64_t kept_bytes() { return pool().kept(); }
+
+}  // namespace systole::cpu

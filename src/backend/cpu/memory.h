@@ -1,0 +1,19 @@
+#pragma once
+
+// Memory of the processor's buffers. What is freed is kept for the next buffer of its size: fresh pages cost
+// more than most kernels that write to them.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace systole::cpu {
+
+constexpr std::size_t kAlignment = 64;
+
+// Null for nothing. Throws kOutOfMemory.
+std::shared_ptr<std::byte> allocate(std::int64_t bytes);
+
+std::int64_t kept_bytes();  // that are free
+
+}  // namespace systole::cpu

@@ -1,0 +1,213 @@
+#include "backend/cuda/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/target.h"
+#include "backend/step_text.h"
+#include "base/log.h"
+#include "codegen/kernel.h"
+#include "eval/eval.h"
+#include "runtime/disk_cache.h"
+#include "systole/base/error.h"
+
+namespace systole::cuda {
+
+namespace {
+
+using lower::BufferId;
+using lower::BufferInfo;
+using lower::Step;
+using lower::StepKind;
+
+constexpr std::int64_t kMostNodes = 100'000;  // of a graph that is launched whole
+
+class Generator {
+ public:
+  Generator(const Device& device, const Target& target) : device_(device), target_(target) {}
+
+  void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled) {
+    compiled.program = &program;
+    compiled.calls.resize(program.steps.size());
+    compiled.sub_programs.resize(program.steps.size());
+    compiled.constants.resize(program.buffers.size());
+    for (std::size_t b = 0; b < program.buffers.size(); ++b)
+      if (const BufferInfo& info = program.buffers[b];
+          info.role == BufferInfo::Role::constant && info.shares < 0) {
+        compiled.constants[b] = std::make_shared<Memory>(device_, info.bytes, info.type, device_.transfers());
+        device_.upload(info.value->bytes(), *compiled.constants[b]);
+      }
+    for (std::size_t s = 0; s < program.steps.size(); ++s) {
+      const Step& step = program.steps[s];
+      const std::string name = fmt::format("{}{}", prefix, s);
+      Compiled::Call& call = compiled.calls[s];
+      call.label = runtime::step_label(step, name);
+      if (step.kind == StepKind::library) {
+        call.library = target_.library_call(step);
+        call.label = step.implementation + " " + call.label;
+      } else if (std::optional<codegen::Kernel> kernel =
+                     codegen::make_kernel(step, name, codegen::Dialect::cuda)) {
+        call.groups = static_cast<unsigned>(kernel->groups);
+        call.threads = static_cast<unsigned>(kernel->threads);
+        call.scratch = kernel->scratch;
+        wanted_.emplace_back(&call, kernels_.add(*std::move(kernel)));
+      } else if (step.programs.empty() && step.kind != StepKind::copy) {
+        log(LogLevel::info, fmt::format("cuda: {} runs on the host: it has no kernel", call.label));
+        needs_host_ = true;
+      }
+      if (step.kind == StepKind::loop || step.kind == StepKind::branch) needs_host_ = true;
+      call.details = runtime::step_details(program, step, static_cast<std::int64_t>(call.groups));
+      compiled.sub_programs[s].resize(step.programs.size());
+      for (std::size_t k = 0; k < step.programs.size(); ++k)
+        generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k]);
+    }
+  }
+
+  const std::vector<codegen::Kernel>& kernels() const { return kernels_.distinct(); }
+  bool needs_host() const { return needs_host_; }
+  void link(LoadedModule module) {
+    for (auto& [call, name] : wanted_)
+      check(driver().cuModuleGetFunction(&call->function, module, name.c_str()), "cuModuleGetFunction");
+  }
+
+ private:
+  const Device& device_;
+  const Target& target_;
+  codegen::KernelSet kernels_;
+  std::vector<std::pair<Compiled::Call*, std::string>> wanted_;
+  bool needs_host_ = false;
+};
+
+// Machine code from the cache, or from the compiler.
+std::string compiled_code(const Device& device, const std::string& source) {
+  runtime::CacheKey key("cuda");
+  key.add(source).add(device.architecture()).add(nvrtc_version());
+  const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
+  if (cache)
+    if (std::optional<std::string> found = cache->find(key)) return *std::move(found);
+  const auto begin = std::chrono::steady_clock::now();
+  std::string code = machine_code(source, {.architecture = device.architecture(), .flags = {"-w"}});
+  if (cache && cache->is_worth(std::chrono::steady_clock::now() - begin)) cache->store(key, code);
+  return code;
+}
+
+std::shared_ptr<ModuleObject> load(const std::string& code) {
+  LoadedModule module = nullptr;
+  check(driver().cuModuleLoadData(&module, code.data()), "cuModuleLoadData");
+  return {module, [](LoadedModule m) { driver().cuModuleUnload(m); }};
+}
+
+std::int64_t nodes_of(const lower::Program& program) {
+  std::int64_t count = 0;
+  for (const Step& step : program.steps) {
+    ++count;
+    for (const auto& sub : step.programs) count += std::max<std::int64_t>(1, step.length) * nodes_of(*sub);
+  }
+  return count;
+}
+
+}  // namespace
+
+std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph,
+                                          const runtime::CompileOptions& options) {
+  device.activate();
+  const Target target(device, options.math);
+  auto module = std::make_shared<Module>();
+  module->device = &device;
+  {
+    const timeline::Span span("compile", "lower");
+    module->program = lower::make_program(lower::prepared(graph, target, options.optimize), target);
+  }
+  Generator generator(device, target);
+  std::string source;
+  {
+    const timeline::Span span("compile", "codegen");
+    generator.generate(module->program, "k", module->compiled);
+    if (!generator.kernels().empty())
+      source = codegen::source_file(generator.kernels(), codegen::Dialect::cuda);
+  }
+  if (!source.empty()) {
+    const timeline::Span span("compile", "nvrtc");
+    module->kernels = load(compiled_code(device, source));
+    generator.link(module->kernels.get());
+  }
+  module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes;
+  return module;
+}
+
+Machine::Machine(const Context& context, const Compiled& compiled)
+    : device_(&context.device), stream_(context.stream), compiled_(&compiled) {
+  std::size_t most = 0;
+  for (const Step& step : compiled.program->steps) {
+    most = std::max(most, step.inputs.size() + step.outputs.size() + 1);
+    if (step.kind == StepKind::loop && !answer_)
+      answer_ = std::make_shared<Memory>(*device_, 1, Type{DType::boolean, {}}, stream_);
+  }
+  addresses_.resize(most);
+  parameters_.resize(most);
+}
+
+Machine::Place Machine::constant(BufferId b) const {
+  const MemoryRef& memory = compiled_->constants[static_cast<std::size_t>(b)];
+  memory->before_reading(stream_);
+  return memory->address();
+}
+
+bool Machine::is_true(Place place) const {
+  std::byte value{0};
+  check(driver().cuMemcpyDtoHAsync(&value, place, 1, stream_), "cuMemcpyDtoHAsync");
+  check(driver().cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  return value != std::byte{0};
+}
+
+void Machine::copy(Place from, Place to, std::size_t bytes) const {
+  if (bytes > 0) check(driver().cuMemcpyDtoDAsync(to, from, bytes, stream_), "cuMemcpyDtoDAsync");
+}
+
+void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
+  const Step& step = compiled_->program->steps[s];
+  const Compiled::Call& call = compiled_->calls[s];
+  if (call.function == nullptr && !call.library) return evaluate(step, walker);
+  std::size_t count = 0;
+  for (const BufferId b : step.inputs) addresses_[count++] = walker.place(b);
+  for (const BufferId b : step.outputs) addresses_[count++] = walker.place(b);
+  addresses_[count] = walker.workspace(step);
+  if (call.library) {
+    const std::span<const Address> all(addresses_);
+    call.library->run(stream_, all.subspan(0, step.inputs.size()),
+                      all.subspan(step.inputs.size(), step.outputs.size()), addresses_[count]);
+    return;
+  }
+  if (call.groups == 0) return;
+  for (std::size_t i = 0; i <= count; ++i) parameters_[i] = &addresses_[i];
+  check(driver().cuLaunchKernel(call.function, call.groups, 1, 1, call.threads, 1, 1, 0, stream_,
+                                parameters_.data(), nullptr),
+        "cuLaunchKernel");
+  if (timeline::is_on())
+    check(driver().cuStreamSynchronize(stream_), "cuStreamSynchronize");  // the span is of the work
+}
+
+void Machine::evaluate(const Step& step, const runtime::Walker<Machine>& walker) const {
+  const Driver& cu = driver();
+  std::vector<Literal> arguments;
+  for (const BufferId b : step.inputs) {
+    Literal& value = arguments.emplace_back(walker.info(b).type);
+    if (value.byte_size() > 0)
+      check(cu.cuMemcpyDtoHAsync(value.mutable_bytes(), walker.place(b), value.byte_size(), stream_),
+            "cuMemcpyDtoHAsync");
+  }
+  check(cu.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  const std::vector<Literal> results = eval::evaluate(step.region.graph, arguments);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (results[i].byte_size() > 0)
+      check(cu.cuMemcpyHtoDAsync(walker.place(step.outputs[i]), results[i].bytes(), results[i].byte_size(),
+                                 stream_),
+            "cuMemcpyHtoDAsync");
+  check(cu.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+}
+
+}  // namespace systole::cuda

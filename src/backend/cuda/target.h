@@ -1,0 +1,33 @@
+#pragma once
+
+// What the GPU's libraries do of a Program.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "compile/program.h"
+#include "compile/target.h"
+#include "systole/runtime.h"
+
+namespace systole::cuda {
+
+class LibraryCall;
+
+class Target final : public lower::Target {
+ public:
+  Target(const Device& device, runtime::Math math) : device_(device), math_(math) {}
+  std::string_view name() const override { return "cuda"; }
+  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 500}; }
+  std::vector<lower::Claim> offers(const lower::Region& region) const override;
+
+  std::shared_ptr<const LibraryCall> library_call(const lower::Step& step) const;
+
+ private:
+  const Device& device_;
+  const runtime::Math math_;
+};
+
+}  // namespace systole::cuda

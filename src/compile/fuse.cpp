@@ -30,7 +30,7 @@ class Fuser {
       : graph_(graph),
         target_(target),
         limits_(target.limits()),
-        groups_(graph),
+        groups_(graph, target),
         levels_(at(graph.size()), Level::flat),
         inlined_cost_(at(graph.size()), 0) {}
 

@@ -44,8 +44,8 @@ Role first_role(const ir::Node& node) {
 
 class Finder {
  public:
-  explicit Finder(const ir::Graph& graph)
-      : graph_(graph), through_(at(graph.size())), lengths_(at(graph.size()), 0) {}
+  Finder(const ir::Graph& graph, const Target& target)
+      : graph_(graph), target_(target), through_(at(graph.size())), lengths_(at(graph.size()), 0) {}
 
   Links run() {
     links_.sources.resize(through_.size());
@@ -94,6 +94,7 @@ class Finder {
   // A contraction reads what was only moved where it lies.
   bool is_read_through(const ir::Node& reader, ir::ValueId v) {
     if (reader.op != Op::dot_general && reader.op != Op::convolution) return false;
+    if (!target_.reads_moved(reader)) return false;
     const auto view = strided(graph_, v, [&](std::int32_t i) { return role(i) != Role::inlined; });
     if (!view) return false;
     return reader.op == Op::dot_general || std::all_of(view->axes.begin(), view->axes.end(),
@@ -129,6 +130,7 @@ class Finder {
   }
 
   const ir::Graph& graph_;
+  const Target& target_;
   std::vector<std::vector<Link>> through_;  // of inlined nodes
   std::vector<int> lengths_;                // of inlined nodes: movement that an element goes through
   Links links_;
@@ -175,6 +177,6 @@ int element_cost(const ir::Node& node) {
   }
 }
 
-Links find_links(const ir::Graph& graph) { return Finder(graph).run(); }
+Links find_links(const ir::Graph& graph, const Target& target) { return Finder(graph, target).run(); }
 
 }  // namespace systole::lower

@@ -328,7 +328,7 @@ ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) 
     return std::any_of(claims.begin(), claims.end(), [](const Claim& claim) { return bool(claim); });
   };
   ir::Graph made = widened(passes::inline_composites_except(graph, is_claimed));
-  return optimize ? passes::run_passes(std::move(made), passes::kernel_passes()) : made;
+  return optimize ? target.adapted(passes::run_passes(std::move(made), passes::kernel_passes())) : made;
 }
 
 Program make_program(const ir::Graph& graph, const Target& target) {

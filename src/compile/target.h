@@ -47,6 +47,10 @@ class Target {
   // Whether a generated kernel of the anchor may carry elementwise work on its result; the reason if not.
   virtual std::string epilogue_refusal(const ir::Graph&, std::int32_t /*anchor*/) const { return {}; }
   virtual KernelLimits limits() const { return {}; }
+  // The graph as the libraries want it, after the passes: the order of a kernel's axes, say.
+  virtual ir::Graph adapted(const ir::Graph& graph) const { return graph; }
+  // Whether a contraction reads an operand that was only moved where it lies, or has it put in order first.
+  virtual bool reads_moved(const ir::Node& /*contraction*/) const { return true; }
 };
 
 }  // namespace systole::lower

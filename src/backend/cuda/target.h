@@ -22,6 +22,8 @@ class Target final : public lower::Target {
   std::string_view name() const override { return "cuda"; }
   lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 500}; }
   std::vector<lower::Claim> offers(const lower::Region& region) const override;
+  ir::Graph adapted(const ir::Graph& graph) const override;
+  bool reads_moved(const ir::Node& contraction) const override;
 
   std::shared_ptr<const LibraryCall> library_call(const lower::Step& step) const;
 

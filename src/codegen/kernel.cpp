@@ -272,6 +272,14 @@ std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& na
   }
 }
 
+std::vector<Kernel> make_kernels(const lower::Step& step, const std::string& name, Dialect dialect) {
+  if (dialect != Dialect::c && step.group == lower::GroupKind::rows && step.chunks > 1)
+    return simt_cut_rows_kernels(step, name, dialect);
+  std::vector<Kernel> all;
+  if (std::optional<Kernel> only = make_kernel(step, name, dialect)) all.push_back(*std::move(only));
+  return all;
+}
+
 const std::string& KernelSet::add(Kernel kernel) {
   std::string text = kernel.source;
   text.erase(text.find(kernel.name + "("), kernel.name.size());

@@ -32,6 +32,8 @@ struct Kernel {
 
 // Nothing when the step's kind has no generated kernel in this dialect.
 std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+// Those of a step that takes several launches, in their order; all that wants memory wants the same.
+std::vector<Kernel> make_kernels(const lower::Step& step, const std::string& name, Dialect dialect);
 
 // The kernels of a Program. Layers repeat: one that differs from another in its name alone is written once.
 class KernelSet {

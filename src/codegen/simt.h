@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codegen/kernel_parts.h"
 
@@ -16,6 +17,7 @@ std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& na
 
 Kernel simt_map_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+std::vector<Kernel> simt_cut_rows_kernels(const lower::Step& step, const std::string& name, Dialect dialect);
 Kernel simt_contraction_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 Kernel simt_scatter_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 std::optional<Kernel> simt_special_kernel(const lower::Step& step, const std::string& name, Dialect dialect);

@@ -7,6 +7,10 @@
 // either way they read neighbouring memory. Full values that a later pass needs again stay in registers, or
 // in the group's local memory, when the row is short enough. A thread with many points of a sum takes them in
 // runs, and adds these to a total.
+//
+// Few rows with very many points are cut in chunks, one for each group, and every pass is a launch of its
+// own: what a chunk sums goes to memory, where the next pass finds it. A last launch stores what belongs to
+// rows.
 
 #include <algorithm>
 #include <bit>
@@ -33,14 +37,15 @@ std::int64_t power_of_two(std::int64_t n) {  // not below n
 
 class SimtRows {
  public:
-  SimtRows(const lower::Step& step, const std::string& name, Dialect dialect)
+  SimtRows(const lower::Step& step, const std::string& name, Dialect dialect, std::int64_t chunks = 1)
       : graph_(step.region.graph),
         dialect_(dialect),
         function_(graph_, name, dialect),
         w_(function_.writer()),
         stages_(lower::stages(graph_)),
         full_count_(step.domain->full_count()),
-        row_count_(step.domain->row_count()) {
+        row_count_(step.domain->row_count()),
+        chunks_(chunks) {
     std::vector<std::int64_t> sizes;
     for (const auto& axis : step.domain->axes) sizes.push_back(axis.size);
     all_ = make_loops(loop_sizes(graph_, sizes), "x");
@@ -57,6 +62,7 @@ class SimtRows {
       last_is_reduced_ = reduced;
     }
     for (const std::int64_t size : inner_.sizes) length_ *= size;
+    chunk_length_ = (length_ + chunks_ - 1) / chunks_;
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i)
       (graph_.output_type(i).shape.count() != row_count_ ? full_ : rows_).push_back(i);
     for (const int s : stages_) last_stage_ = std::max(last_stage_, s);
@@ -67,22 +73,10 @@ class SimtRows {
     lay_out();
     find_kept();
     const std::int64_t groups = (row_count_ + slots_ - 1) / slots_;
-    w_.line(
-        fmt::format("const s_i32 slot = {}, part = {};",
-                    adjacent() ? fmt::format("S_LANE / {}", parts_) : fmt::format("S_LANE % {}", slots_),
-                    adjacent() ? fmt::format("S_LANE % {}", parts_) : fmt::format("S_LANE / {}", slots_)));
+    write_places();
     w_.open(fmt::format("for (s_index base = S_GROUP * {0}; base < {1}; base += S_GROUPS * {0})", slots_,
                         row_count_));
-    guarded_ = row_count_ % slots_ != 0;
-    if (guarded_) {
-      // All threads go the same way through the barriers; those without a row do the last one and store
-      // nothing.
-      w_.line(fmt::format("const s_i32 active = base + slot < {};", row_count_));
-      w_.line(fmt::format("const s_index row = active ? base + slot : {};", row_count_ - 1));
-    } else {
-      w_.line("const s_index row = base + slot;");
-    }
-    open_item(w_, outer_, "row");
+    write_row();
     Elements& elements = function_.elements();
     elements.push();
     for (int stage = 1; stage <= last_stage_; ++stage) pass(stage);
@@ -94,8 +88,80 @@ class SimtRows {
     return function_.finish_groups(std::min(groups, kMostRowGroups));
   }
 
+  int passes() const { return last_stage_; }
+  bool has_row_outputs() const { return !rows_.empty(); }
+
+  // Pass `stage` over the chunks of all rows; one after the last: what belongs to rows.
+  Kernel make_cut(int stage) {
+    lay_out();
+    const std::int64_t blocks = (row_count_ + slots_ - 1) / slots_;
+    const bool is_last = stage > last_stage_;
+    memory_ = function_.scratch("s_u8");
+    write_places();
+    w_.line(fmt::format("const s_index base = S_GROUP % {0} * {1}, chunk = S_GROUP / {0};", blocks, slots_));
+    write_row();
+    Elements& elements = function_.elements();
+    elements.push();
+    for (int earlier = 1; earlier < stage; ++earlier)
+      for (const std::int32_t i : reductions(earlier)) read_chunks(i);
+    if (is_last) {
+      store(rows_, outer_.point(), "part == 0");
+    } else {
+      pass(stage);
+      for (const std::int32_t i : reductions(stage)) {
+        std::string condition = parts_ == 1 ? "" : "part == 0";
+        if (guarded_) condition = condition.empty() ? "active" : "active && " + condition;
+        w_.line(fmt::format("{}{} = sum{};", condition.empty() ? "" : "if (" + condition + ") ",
+                            chunk_sum(i, "chunk"), i));
+      }
+    }
+    elements.pop();
+    return function_.finish_groups(is_last ? blocks : blocks * chunks_);
+  }
+
  private:
-  std::int64_t points_of_a_thread() const { return (length_ + parts_ - 1) / parts_; }
+  std::int64_t points_of_a_thread() const { return (chunk_length_ + parts_ - 1) / parts_; }
+  bool is_cut() const { return chunks_ > 1; }
+
+  void write_places() {
+    w_.line(
+        fmt::format("const s_i32 slot = {}, part = {};",
+                    adjacent() ? fmt::format("S_LANE / {}", parts_) : fmt::format("S_LANE % {}", slots_),
+                    adjacent() ? fmt::format("S_LANE % {}", parts_) : fmt::format("S_LANE / {}", slots_)));
+  }
+
+  void write_row() {
+    guarded_ = row_count_ % slots_ != 0;
+    if (guarded_) {
+      // All threads go the same way through the barriers; those without a row do the last one and store
+      // nothing.
+      w_.line(fmt::format("const s_i32 active = base + slot < {};", row_count_));
+      w_.line(fmt::format("const s_index row = active ? base + slot : {};", row_count_ - 1));
+    } else {
+      w_.line("const s_index row = base + slot;");
+    }
+    open_item(w_, outer_, "row");
+  }
+
+  // Where a chunk's part of a reduction is.
+  std::string chunk_sum(std::int32_t i, std::string_view chunk) const {
+    std::int64_t number = 0;
+    for (std::int32_t k = 0; k < i; ++k) number += graph_.node(k).op == Op::reduce ? 1 : 0;
+    return fmt::format("*(S_GLOBAL {}*)({} + 8 * (({} + (s_i64){}) * {} + row))", c_type(dtype_of(i)),
+                       memory_, number * chunks_, chunk, row_count_);
+  }
+
+  // What all chunks of the row have together.
+  void read_chunks(std::int32_t i) {
+    const std::string sum = fmt::format("sum{}", i);
+    w_.line(fmt::format("{} {} = {};", c_type(dtype_of(i)), sum, identity(kind_of(i), dtype_of(i))));
+    w_.open(fmt::format("for (s_i32 c = part; c < {}; c += {})", chunks_, parts_));
+    w_.line(fmt::format("const {} of_chunk = {};", c_type(dtype_of(i)), chunk_sum(i, "c")));
+    w_.line(fmt::format("{} = {};", sum, combined(kind_of(i), dtype_of(i), sum, "of_chunk")));
+    w_.close();
+    combine_parts(i);
+    function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), sum));
+  }
   bool has_total(std::int32_t node) const {
     return is_long_sum(kind_of(node), dtype_of(node), points_of_a_thread());
   }
@@ -104,7 +170,7 @@ class SimtRows {
   bool adjacent() const { return last_is_reduced_; }
 
   void lay_out() {
-    const std::int64_t useful = std::min<std::int64_t>(power_of_two(length_), kThreads);
+    const std::int64_t useful = std::min<std::int64_t>(power_of_two(chunk_length_), kThreads);
     if (adjacent()) {
       // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it.
       parts_ = useful <= kWarp ? useful : length_ <= 512 ? kWarp : kThreads;
@@ -199,9 +265,15 @@ class SimtRows {
     if (in_registers_ && !kept_.empty()) w_.line("S_UNROLL");
     w_.open(fmt::format("for (s_index k = {}; k < {}; ++k)", in_runs ? "run" : "0",
                         in_runs ? "stop" : std::to_string(points)));
-    const bool tail = length_ % parts_ != 0;
-    w_.line(fmt::format("const s_index point = k * {} + part;", parts_));
-    if (tail) w_.open(fmt::format("if (point < {})", length_));
+    const bool tail = is_cut() || length_ % parts_ != 0;
+    if (is_cut()) {
+      w_.line(fmt::format("const s_index along = k * {} + part, point = chunk * {} + along;", parts_,
+                          chunk_length_));
+      w_.open(fmt::format("if (along < {} && point < {})", chunk_length_, length_));
+    } else {
+      w_.line(fmt::format("const s_index point = k * {} + part;", parts_));
+      if (tail) w_.open(fmt::format("if (point < {})", length_));
+    }
     open_item(w_, inner_, "point");
     body(sums, outputs);
     if (tail) w_.close();
@@ -340,6 +412,8 @@ class SimtRows {
   const std::vector<int> stages_;
   int last_stage_ = 1;
   std::int64_t full_count_, row_count_, length_ = 1;
+  std::int64_t chunks_ = 1, chunk_length_ = 1;
+  std::string memory_;         // of what chunks know
   Loops all_, outer_, inner_;  // outer: the kept axes, inner: the reduced ones
   bool last_is_reduced_ = true;
   std::vector<std::size_t> full_, rows_;  // outputs
@@ -353,6 +427,16 @@ class SimtRows {
 
 Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
   return SimtRows(step, name, dialect).make();
+}
+
+std::vector<Kernel> simt_cut_rows_kernels(const lower::Step& step, const std::string& name, Dialect dialect) {
+  std::vector<Kernel> all;
+  const SimtRows whole(step, name, dialect, step.chunks);
+  const int passes = whole.passes() + (whole.has_row_outputs() ? 1 : 0);
+  for (int stage = 1; stage <= passes; ++stage)
+    all.push_back(
+        SimtRows(step, fmt::format("{}_pass{}", name, stage), dialect, step.chunks).make_cut(stage));
+  return all;
 }
 
 }  // namespace systole::codegen

@@ -60,6 +60,14 @@ std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::Broadc
   return std::nullopt;
 }
 
+std::int64_t row_chunks(const Domain& domain) {
+  constexpr std::int64_t kGroups = 512, kLeastPoints = 1024, kNeighbours = 32;
+  const std::int64_t rows = domain.row_count(), points = rows > 0 ? domain.full_count() / rows : 0;
+  if (domain.axes.empty() || points < 4 * kLeastPoints) return 1;
+  const std::int64_t groups = domain.axes.back().reduced ? rows : (rows + kNeighbours - 1) / kNeighbours;
+  return std::max<std::int64_t>(std::min(kGroups / groups, points / kLeastPoints), 1);
+}
+
 std::vector<int> stages(const ir::Graph& region) {
   std::vector<int> stage(static_cast<std::size_t>(region.size()), 1);
   for (std::int32_t i = 0; i < region.size(); ++i)

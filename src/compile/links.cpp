@@ -75,8 +75,8 @@ class Finder {
     for (const ir::Output& output : graph_.outputs()) store(output.value.node);
     for (std::int32_t i = 0; i < graph_.size(); ++i)
       if (role(i) == Role::alone)
-        for (const ir::ValueId v : graph_.node(i).operands)
-          if (!is_read_through(graph_.node(i), v)) store(v.node);
+        for (std::size_t k = 0; k < graph_.node(i).operands.size(); ++k)
+          if (!is_read_through(graph_.node(i), k)) store(graph_.node(i).operands[k].node);
   }
 
   // Movement of movement is written out once per way it is read: what would get too long is stored.
@@ -92,11 +92,11 @@ class Finder {
   }
 
   // A contraction reads what was only moved where it lies.
-  bool is_read_through(const ir::Node& reader, ir::ValueId v) {
+  bool is_read_through(const ir::Node& reader, std::size_t operand) {
     if (reader.op != Op::dot_general && reader.op != Op::convolution) return false;
-    if (!target_.reads_moved(reader)) return false;
-    const auto view = strided(graph_, v, [&](std::int32_t i) { return role(i) != Role::inlined; });
-    if (!view) return false;
+    const auto view =
+        strided(graph_, reader.operands[operand], [&](std::int32_t i) { return role(i) != Role::inlined; });
+    if (!view || !target_.reads_moved(reader, operand, *view)) return false;
     return reader.op == Op::dot_general || std::all_of(view->axes.begin(), view->axes.end(),
                                                        [](const auto& pieces) { return pieces.size() <= 1; });
   }

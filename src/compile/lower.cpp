@@ -130,8 +130,18 @@ class Lowering {
       case GroupKind::control: control(step, graph_.node(group.anchor)); break;
       default: step.kind = StepKind::kernel; break;
     }
+    if (group.kind == GroupKind::rows && target_.limits().cuts_rows) cut_rows(step, group);
     step.region = std::move(region.region);
     program_.steps.push_back(std::move(step));
+  }
+
+  // What the parts of a row know goes through memory.
+  void cut_rows(Step& step, const Group& group) {
+    step.chunks = row_chunks(*group.domain);
+    if (step.chunks == 1) return;
+    const auto sums = std::count_if(group.nodes.begin(), group.nodes.end(),
+                                    [&](std::int32_t i) { return graph_.node(i).op == Op::reduce; });
+    step.workspace = scratch(8 * step.chunks * group.domain->row_count() * sums);
   }
 
   // What a kernel for the primitive wants beside operands and results: two lists of i32 to sort with, one for

@@ -44,6 +44,7 @@ struct Step {
   std::string implementation;                            // of library steps
   BufferId workspace = -1;                               // scratch memory: a library's, or a loop's own arena
   std::vector<std::shared_ptr<const Program>> programs;  // bodies, conditions, branches
+  std::int64_t chunks = 1;                               // of rows: parts that each is cut into
   std::int64_t length = 0;                               // of scan
   std::int32_t carries = 0;  // of scan and loop: the first outputs, which hold the carries all along
   bool reverse = false;      // of scan

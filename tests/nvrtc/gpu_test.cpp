@@ -119,10 +119,11 @@ class Batch {
     for (const lower::Step& step : program.steps) {
       for (const auto& inner : step.programs) add(*inner);
       const std::string name = fmt::format("k{}", kernels_.distinct().size());
-      std::optional<codegen::Kernel> kernel = codegen::make_kernel(step, name, codegen::Dialect::cuda);
-      if (!kernel) continue;
-      calls_[&step] = {{}, kernel->groups, kernel->threads, kernel->scratch};
-      calls_[&step].name = kernels_.add(*std::move(kernel));
+      for (codegen::Kernel& kernel : codegen::make_kernels(step, name, codegen::Dialect::cuda)) {
+        const Call call{{}, kernel.groups, kernel.threads, kernel.scratch};
+        calls_[&step].push_back(call);
+        calls_[&step].back().name = kernels_.add(std::move(kernel));
+      }
     }
   }
   void compile() {
@@ -168,8 +169,6 @@ class Batch {
   bool launch(const lower::Program& program, const lower::Step& step, std::vector<std::byte*> buffers) {
     const auto found = calls_.find(&step);
     if (found == calls_.end()) return false;
-    const Call& call = found->second;
-    if (call.groups == 0) return true;
     // A constant of the Program, or the answer of a loop's condition, lies in the host's own memory.
     struct Copy {
       std::byte* host;
@@ -186,14 +185,17 @@ class Batch {
     for (std::size_t i = 0; i < step.inputs.size(); ++i) share(i, step.inputs[i]);
     const std::size_t written = copies.size();
     for (std::size_t i = 0; i < step.outputs.size(); ++i) share(step.inputs.size() + i, step.outputs[i]);
-    void* function = nullptr;
-    check(gpu_.driver().find(&function, module_, call.name.c_str()), "cuModuleGetFunction");
     std::vector<void*> parameters;
     for (std::byte*& buffer : buffers) parameters.push_back(&buffer);
-    check(gpu_.driver().launch(function, static_cast<unsigned>(call.groups), 1, 1,
-                               static_cast<unsigned>(call.threads), 1, 1, 0, nullptr, parameters.data(),
-                               nullptr),
-          "cuLaunchKernel");
+    for (const Call& call : found->second) {
+      if (call.groups == 0) continue;
+      void* function = nullptr;
+      check(gpu_.driver().find(&function, module_, call.name.c_str()), "cuModuleGetFunction");
+      check(gpu_.driver().launch(function, static_cast<unsigned>(call.groups), 1, 1,
+                                 static_cast<unsigned>(call.threads), 1, 1, 0, nullptr, parameters.data(),
+                                 nullptr),
+            "cuLaunchKernel");
+    }
     check(gpu_.driver().synchronize(), "cuCtxSynchronize");
     for (std::size_t i = written; i < copies.size(); ++i)
       std::memcpy(copies[i].host, copies[i].shared.get(), copies[i].bytes);
@@ -203,7 +205,7 @@ class Batch {
   const Gpu& gpu_;
   const nvrtc::Api& api_;
   codegen::KernelSet kernels_;
-  std::map<const lower::Step*, Call> calls_;
+  std::map<const lower::Step*, std::vector<Call>> calls_;
   void* module_ = nullptr;
 };
 

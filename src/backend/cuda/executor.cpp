@@ -49,18 +49,22 @@ class Generator {
       if (step.kind == StepKind::library) {
         call.library = target_.library_call(step);
         call.label = step.implementation + " " + call.label;
-      } else if (std::optional<codegen::Kernel> kernel =
-                     codegen::make_kernel(step, name, codegen::Dialect::cuda)) {
-        call.groups = static_cast<unsigned>(kernel->groups);
-        call.threads = static_cast<unsigned>(kernel->threads);
-        call.scratch = kernel->scratch;
-        wanted_.emplace_back(&call, kernels_.add(*std::move(kernel)));
+      } else if (std::vector<codegen::Kernel> kernels =
+                     codegen::make_kernels(step, name, codegen::Dialect::cuda);
+                 !kernels.empty()) {
+        for (codegen::Kernel& kernel : kernels) {
+          const auto groups = static_cast<unsigned>(kernel.groups),
+                     threads = static_cast<unsigned>(kernel.threads);
+          wanted_.push_back({&call, call.launches.size(), kernels_.add(std::move(kernel))});
+          call.launches.push_back({nullptr, groups, threads});
+        }
       } else if (step.programs.empty() && step.kind != StepKind::copy) {
         log(LogLevel::info, fmt::format("cuda: {} runs on the host: it has no kernel", call.label));
         needs_host_ = true;
       }
       if (step.kind == StepKind::loop || step.kind == StepKind::branch) needs_host_ = true;
-      call.details = runtime::step_details(program, step, static_cast<std::int64_t>(call.groups));
+      call.details = runtime::step_details(
+          program, step, call.launches.empty() ? 0 : static_cast<std::int64_t>(call.launches[0].groups));
       compiled.sub_programs[s].resize(step.programs.size());
       for (std::size_t k = 0; k < step.programs.size(); ++k)
         generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k]);
@@ -70,15 +74,22 @@ class Generator {
   const std::vector<codegen::Kernel>& kernels() const { return kernels_.distinct(); }
   bool needs_host() const { return needs_host_; }
   void link(LoadedModule module) {
-    for (auto& [call, name] : wanted_)
-      check(driver().cuModuleGetFunction(&call->function, module, name.c_str()), "cuModuleGetFunction");
+    for (const Wanted& wanted : wanted_)
+      check(driver().cuModuleGetFunction(&wanted.call->launches[wanted.launch].function, module,
+                                         wanted.kernel.c_str()),
+            "cuModuleGetFunction");
   }
 
  private:
   const Device& device_;
   const Target& target_;
   codegen::KernelSet kernels_;
-  std::vector<std::pair<Compiled::Call*, std::string>> wanted_;
+  struct Wanted {
+    Compiled::Call* call;
+    std::size_t launch;
+    std::string kernel;
+  };
+  std::vector<Wanted> wanted_;
   bool needs_host_ = false;
 };
 
@@ -171,7 +182,7 @@ void Machine::copy(Place from, Place to, std::size_t bytes) const {
 void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
-  if (call.function == nullptr && !call.library) return evaluate(step, walker);
+  if (call.launches.empty() && !call.library) return evaluate(step, walker);
   std::size_t count = 0;
   for (const BufferId b : step.inputs) addresses_[count++] = walker.place(b);
   for (const BufferId b : step.outputs) addresses_[count++] = walker.place(b);
@@ -182,11 +193,12 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
                       all.subspan(step.inputs.size(), step.outputs.size()), addresses_[count]);
     return;
   }
-  if (call.groups == 0) return;
   for (std::size_t i = 0; i <= count; ++i) parameters_[i] = &addresses_[i];
-  check(driver().cuLaunchKernel(call.function, call.groups, 1, 1, call.threads, 1, 1, 0, stream_,
-                                parameters_.data(), nullptr),
-        "cuLaunchKernel");
+  for (const Compiled::Launch& launch : call.launches)
+    if (launch.groups > 0)
+      check(driver().cuLaunchKernel(launch.function, launch.groups, 1, 1, launch.threads, 1, 1, 0, stream_,
+                                    parameters_.data(), nullptr),
+            "cuLaunchKernel");
   if (timeline::is_on())
     check(driver().cuStreamSynchronize(stream_), "cuStreamSynchronize");  // the span is of the work
 }

@@ -27,10 +27,12 @@ class LibraryCall {
 
 // A Program with its kernels, shared by all who run it.
 struct Compiled {
-  struct Call {
+  struct Launch {
     Function function = nullptr;
     unsigned groups = 0, threads = 0;
-    bool scratch = false;                        // takes the step's workspace
+  };
+  struct Call {
+    std::vector<Launch> launches;                // of kernels
     std::shared_ptr<const LibraryCall> library;  // instead of a kernel
     std::string label, details;                  // on the timeline
   };

@@ -70,30 +70,22 @@ struct Operand {
   std::int64_t free = 1, depth = 1;
 };
 
-std::string read_operand(const lower::Region& region, std::size_t which, Operand& out) {
-  const ir::Graph& graph = region.graph;
-  const ir::Node& node = graph.node(region.anchor);
+std::string read_view(const ir::Node& node, std::size_t which, const Strided& view, Operand& out) {
   const auto& dot = node.as<ir::DotAttrs>();
-  const ir::ValueId value = node.operands[which];
-  const auto is_input = [&](std::int32_t i) { return graph.node(i).op == ir::Op::input; };
-  const std::optional<Strided> view = lower::strided(graph, value, is_input);
-  if (!view || !is_input(view->source.node)) return "an operand is computed on the way";
   const Ints& batch = which == 0 ? dot.a_batch : dot.b_batch;
   const Ints& contract = which == 0 ? dot.a_contract : dot.b_contract;
   Ints free;
-  for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(view->axes.size()); ++axis)
+  for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(view.axes.size()); ++axis)
     if (std::find(batch.begin(), batch.end(), axis) == batch.end() &&
         std::find(contract.begin(), contract.end(), axis) == contract.end())
       free.push_back(axis);
-  const Pieces frees = joined(pieces_of(*view, free)), depths = joined(pieces_of(*view, contract));
+  const Pieces frees = joined(pieces_of(view, free)), depths = joined(pieces_of(view, contract));
   if (frees.size() > 1 || depths.size() > 1) return "the rows or columns of an operand have no single stride";
-  if (!read_batches(joined(pieces_of(*view, batch)), out.batches)) return "batches at more than two strides";
+  if (!read_batches(joined(pieces_of(view, batch)), out.batches)) return "batches at more than two strides";
   out.free = frees.empty() ? 1 : frees[0].size;
   out.depth = depths.empty() ? 1 : depths[0].size;
   Matrix& matrix = out.matrix;
-  matrix.input = static_cast<std::size_t>(
-      std::find(graph.inputs().begin(), graph.inputs().end(), view->source.node) - graph.inputs().begin());
-  matrix.offset = view->offset;
+  matrix.offset = view.offset;
   // A row or column of one element lies wherever suits.
   std::int64_t& across = matrix.free_stride;
   std::int64_t& along = matrix.contract_stride;
@@ -106,7 +98,23 @@ std::string read_operand(const lower::Region& region, std::size_t which, Operand
   return {};
 }
 
+std::string read_operand(const lower::Region& region, std::size_t which, Operand& out) {
+  const ir::Graph& graph = region.graph;
+  const ir::Node& node = graph.node(region.anchor);
+  const auto is_input = [&](std::int32_t i) { return graph.node(i).op == ir::Op::input; };
+  const std::optional<Strided> view = lower::strided(graph, node.operands[which], is_input);
+  if (!view || !is_input(view->source.node)) return "an operand is computed on the way";
+  out.matrix.input = static_cast<std::size_t>(
+      std::find(graph.inputs().begin(), graph.inputs().end(), view->source.node) - graph.inputs().begin());
+  return read_view(node, which, *view, out);
+}
+
 }  // namespace
+
+bool is_matrix(const ir::Node& dot, std::size_t operand, const lower::Strided& view) {
+  Operand read;
+  return read_view(dot, operand, view, read).empty();
+}
 
 std::string read_product(const lower::Region& region, Product& product) {
   const ir::Graph& graph = region.graph;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/strided.h"
 #include "compile/target.h"
 
 namespace systole::cuda {
@@ -24,6 +25,9 @@ struct Product {
   std::int64_t outer = 1, batch = 1, rows = 1, columns = 1, depth = 1;
   Matrix a, b;  // rows × depth, depth × columns; the result is dense, in row-major order
 };
+
+// Whether an operand of a dot_general that lies so is one of these.
+bool is_matrix(const ir::Node& dot, std::size_t operand, const lower::Strided& view);
 
 // The region's anchor is a dot_general. Empty when it is such a product, else why not.
 std::string read_product(const lower::Region& region, Product& product);

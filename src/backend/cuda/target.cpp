@@ -4,6 +4,7 @@
 #include "backend/cuda/convolution.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/executor.h"
+#include "backend/cuda/product.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 
@@ -24,8 +25,9 @@ ir::Graph Target::adapted(const ir::Graph& graph) const {
   return passes::run_passes(with_channels_last(graph), passes::standard_passes());
 }
 
-bool Target::reads_moved(const ir::Node& contraction) const {
-  return contraction.op != ir::Op::convolution || !dnn_absence().empty();
+bool Target::reads_moved(const ir::Node& contraction, std::size_t operand, const lower::Strided& view) const {
+  if (contraction.op == ir::Op::convolution) return !dnn_absence().empty();
+  return is_matrix(contraction, operand, view) || !blas_absence().empty();
 }
 
 std::shared_ptr<const LibraryCall> Target::library_call(const lower::Step& step) const {

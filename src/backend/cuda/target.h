@@ -20,10 +20,11 @@ class Target final : public lower::Target {
  public:
   Target(const Device& device, runtime::Math math) : device_(device), math_(math) {}
   std::string_view name() const override { return "cuda"; }
-  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 500}; }
+  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 500, .cuts_rows = true}; }
   std::vector<lower::Claim> offers(const lower::Region& region) const override;
   ir::Graph adapted(const ir::Graph& graph) const override;
-  bool reads_moved(const ir::Node& contraction) const override;
+  bool reads_moved(const ir::Node& contraction, std::size_t operand,
+                   const lower::Strided& view) const override;
 
   std::shared_ptr<const LibraryCall> library_call(const lower::Step& step) const;
 

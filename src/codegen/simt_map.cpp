@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "codegen/simt.h"
@@ -29,38 +30,86 @@ class SimtMap {
         w_(function_.writer()) {}
 
   Kernel make() {
-    std::map<std::int64_t, std::vector<std::size_t>> parts;  // outputs by size
+    // Outputs by size and by the work they share: of an optimiser, a part for every parameter.
+    const std::vector<std::int32_t> kin = related();
+    std::map<std::pair<std::int64_t, std::int32_t>, std::vector<std::size_t>> parts;
     for (std::size_t i = 0; i < region_.outputs().size(); ++i)
       if (const std::int64_t count = region_.output_type(i).shape.count(); count > 0)
-        parts[count].push_back(i);
+        parts[{count, kin[static_cast<std::size_t>(region_.outputs()[i].value.node)]}].push_back(i);
     if (parts.size() == 1) {
-      const auto& [count, outputs] = *parts.begin();
-      if (std::optional<Kernel> tiled = through_tiles(count, outputs)) return *std::move(tiled);
+      const auto& [key, outputs] = *parts.begin();
+      if (std::optional<Kernel> tiled = through_tiles(key.first, outputs)) return *std::move(tiled);
     }
     std::int64_t items = 0;
-    w_.open("for (s_index item = begin; item < end; item += S_STEP)");
-    for (const auto& [count, outputs] : parts) {
-      const Loops loops = make_loops(loop_sizes(region_, {count}), "x");
-      const bool vectors = count >= kVector * kLeastVectors && loops.sizes.back() % kVector == 0;
-      const std::int64_t mine = vectors ? count / kVector : count;
-      if (parts.size() > 1) w_.open(fmt::format("if ({} <= item && item < {})", items, items + mine));
-      w_.line(fmt::format("const s_index point = item - {};", items));
-      function_.elements().push();
-      if (vectors) {
-        in_vectors(loops, outputs);
-      } else {
-        open_item(w_, loops, "point");
-        function_.store(outputs, std::vector<Index>(outputs.size(), loops.point()));
-      }
-      function_.elements().pop();
-      if (parts.size() > 1) w_.close();
-      items += mine;
+    for (const auto& [key, outputs] : parts) {
+      const std::int64_t count = key.first;
+      Part part{outputs, make_loops(loop_sizes(region_, {count}), "x"), false, items, 0};
+      part.vectors = count >= kVector * kLeastVectors && part.loops.sizes.back() % kVector == 0;
+      part.items = part.vectors ? count / kVector : count;
+      items += part.items;
+      parts_.push_back(std::move(part));
     }
+    w_.open("for (s_index item = begin; item < end; item += S_STEP)");
+    choose(0, parts_.size());
     w_.close();
     return function_.finish(items);
   }
 
  private:
+  // Outputs of one size, and their place among the items.
+  struct Part {
+    std::vector<std::size_t> outputs;
+    Loops loops;
+    bool vectors = false;
+    std::int64_t first = 0, items = 0;
+  };
+
+  // By node: the first of those it shares work of its own size with.
+  std::vector<std::int32_t> related() const {
+    std::vector<std::int32_t> first(static_cast<std::size_t>(region_.size()));
+    std::iota(first.begin(), first.end(), 0);
+    const auto root = [&](std::int32_t i) {
+      while (first[static_cast<std::size_t>(i)] != i) i = first[static_cast<std::size_t>(i)];
+      return i;
+    };
+    const auto works = [&](std::int32_t i) {
+      const ir::Op op = region_.node(i).op;
+      return op != ir::Op::input && op != ir::Op::constant && op != ir::Op::iota;
+    };
+    for (std::int32_t i = 0; i < region_.size(); ++i)
+      for (const ir::ValueId v : region_.node(i).operands)
+        if (works(v.node) && region_.type(v).shape.count() == region_.node(i).types[0].shape.count()) {
+          const std::int32_t a = root(i), b = root(v.node);
+          first[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+        }
+    for (std::int32_t i = 0; i < region_.size(); ++i) first[static_cast<std::size_t>(i)] = root(i);
+    return first;
+  }
+
+  // Finds the item's part among these by halves: an optimiser has hundreds.
+  void choose(std::size_t begin, std::size_t end) {
+    if (end - begin == 1) return write(parts_[begin]);
+    const std::size_t middle = begin + (end - begin) / 2;
+    w_.open(fmt::format("if (item < {})", parts_[middle].first));
+    choose(begin, middle);
+    w_.close();
+    w_.open("else");
+    choose(middle, end);
+    w_.close();
+  }
+
+  void write(const Part& part) {
+    w_.line(fmt::format("const s_index point = item - {};", part.first));
+    function_.elements().push();
+    if (part.vectors) {
+      in_vectors(part.loops, part.outputs);
+    } else {
+      open_item(w_, part.loops, "point");
+      function_.store(part.outputs, std::vector<Index>(part.outputs.size(), part.loops.point()));
+    }
+    function_.elements().pop();
+  }
+
   // What computing the outputs reads of the inputs, each place once.
   std::vector<Elements::Load> loads(const Loops& loops, const std::vector<std::size_t>& outputs) const {
     Function trial(region_, name_, dialect_);
@@ -195,6 +244,7 @@ class SimtMap {
   const Dialect dialect_;
   Function function_;
   Writer& w_;
+  std::vector<Part> parts_;
 };
 
 }  // namespace

@@ -8,6 +8,8 @@
 // in the group's local memory, when the row is short enough. A thread with many points of a sum takes them in
 // runs, and adds these to a total.
 //
+// Where the last axis is kept and allows it, a thread has four neighbouring rows and reads them at once.
+//
 // Few rows with very many points are cut in chunks, one for each group, and every pass is a launch of its
 // own: what a chunk sums goes to memory, where the next pass finds it. A last launch stores what belongs to
 // rows.
@@ -26,6 +28,8 @@ namespace {
 using ir::Op;
 
 constexpr std::int64_t kWarp = 32;
+constexpr std::int64_t kWide = 4;        // neighbouring rows of a thread
+constexpr std::int64_t kLeastWide = 16;  // rows
 constexpr std::int64_t kMostRowGroups = 4096;
 constexpr std::int64_t kMostRegisters = 64;          // of a thread, for values that are kept
 constexpr std::int64_t kMostKept = 16;               // points of a thread whose values are kept in them
@@ -72,10 +76,10 @@ class SimtRows {
     if (full_count_ == 0) return empty();
     lay_out();
     find_kept();
-    const std::int64_t groups = (row_count_ + slots_ - 1) / slots_;
+    const std::int64_t groups = (units() + slots_ - 1) / slots_;
     write_places();
     w_.open(fmt::format("for (s_index base = S_GROUP * {0}; base < {1}; base += S_GROUPS * {0})", slots_,
-                        row_count_));
+                        units()));
     write_row();
     Elements& elements = function_.elements();
     elements.push();
@@ -94,7 +98,7 @@ class SimtRows {
   // Pass `stage` over the chunks of all rows; one after the last: what belongs to rows.
   Kernel make_cut(int stage) {
     lay_out();
-    const std::int64_t blocks = (row_count_ + slots_ - 1) / slots_;
+    const std::int64_t blocks = (units() + slots_ - 1) / slots_;
     const bool is_last = stage > last_stage_;
     memory_ = function_.scratch("s_u8");
     write_places();
@@ -109,10 +113,11 @@ class SimtRows {
     } else {
       pass(stage);
       for (const std::int32_t i : reductions(stage)) {
-        std::string condition = parts_ == 1 ? "" : "part == 0";
-        if (guarded_) condition = condition.empty() ? "active" : "active && " + condition;
-        w_.line(fmt::format("{}{} = sum{};", condition.empty() ? "" : "if (" + condition + ") ",
-                            chunk_sum(i, "chunk"), i));
+        open_wide();
+        const std::string condition = storing("part == 0");
+        w_.line(fmt::format("{}{} = {};", condition.empty() ? "" : "if (" + condition + ") ",
+                            chunk_sum(i, "chunk"), sum(i)));
+        close_wide();
       }
     }
     elements.pop();
@@ -130,17 +135,58 @@ class SimtRows {
                     adjacent() ? fmt::format("S_LANE % {}", parts_) : fmt::format("S_LANE / {}", slots_)));
   }
 
+  // What a slot is for: a row, or neighbouring ones.
+  std::int64_t units() const { return is_wide_ ? row_count_ / kWide : row_count_; }
+
   void write_row() {
-    guarded_ = row_count_ % slots_ != 0;
+    guarded_ = units() % slots_ != 0;
+    const char* const unit = is_wide_ ? "unit" : "row";
     if (guarded_) {
       // All threads go the same way through the barriers; those without a row do the last one and store
       // nothing.
-      w_.line(fmt::format("const s_i32 active = base + slot < {};", row_count_));
-      w_.line(fmt::format("const s_index row = active ? base + slot : {};", row_count_ - 1));
+      w_.line(fmt::format("const s_i32 active = base + slot < {};", units()));
+      w_.line(fmt::format("const s_index {} = active ? base + slot : {};", unit, units() - 1));
     } else {
-      w_.line("const s_index row = base + slot;");
+      w_.line(fmt::format("const s_index {} = base + slot;", unit));
     }
-    open_item(w_, outer_, "row");
+    Loops steps = outer_;
+    if (is_wide_) {
+      steps.sizes.back() /= kWide;
+      steps.names.back() = "step";
+      if (steps.sizes.back() == 1) w_.line("const s_index step = 0;");
+    }
+    open_item(w_, steps, unit);
+  }
+
+  // The loop over the rows of a thread.
+  void open_wide() {
+    if (!is_wide_) return;
+    w_.line("S_UNROLL");
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", kWide));
+    w_.line(fmt::format("const s_index {} = step * {} + j;", outer_.names.back(), kWide));
+    function_.elements().push();
+  }
+  void close_wide() {
+    if (!is_wide_) return;
+    function_.elements().pop();
+    w_.close();
+  }
+  std::string named(std::string_view name, std::int32_t i) const {  // of the row
+    return fmt::format("{}{}{}", name, i, is_wide_ ? "[j]" : "");
+  }
+  std::string sum(std::int32_t i) const { return named("sum", i); }
+  // What decides whether a thread stores.
+  std::string storing(std::string condition) const {
+    if (parts_ == 1) condition.clear();
+    if (guarded_) condition = condition.empty() ? "active" : "active && " + condition;
+    return condition;
+  }
+  void declare(std::string_view name, std::int32_t i, const std::string& value) {
+    if (is_wide_) w_.line(fmt::format("{} {}{}[{}];", c_type(dtype_of(i)), name, i, kWide));
+    open_wide();
+    w_.line(fmt::format("{}{} = {};", is_wide_ ? "" : fmt::format("{} ", c_type(dtype_of(i))), named(name, i),
+                        value));
+    close_wide();
   }
 
   // Where a chunk's part of a reduction is.
@@ -153,14 +199,15 @@ class SimtRows {
 
   // What all chunks of the row have together.
   void read_chunks(std::int32_t i) {
-    const std::string sum = fmt::format("sum{}", i);
-    w_.line(fmt::format("{} {} = {};", c_type(dtype_of(i)), sum, identity(kind_of(i), dtype_of(i))));
+    declare("sum", i, identity(kind_of(i), dtype_of(i)));
+    open_wide();
     w_.open(fmt::format("for (s_i32 c = part; c < {}; c += {})", chunks_, parts_));
     w_.line(fmt::format("const {} of_chunk = {};", c_type(dtype_of(i)), chunk_sum(i, "c")));
-    w_.line(fmt::format("{} = {};", sum, combined(kind_of(i), dtype_of(i), sum, "of_chunk")));
+    w_.line(fmt::format("{} = {};", sum(i), combined(kind_of(i), dtype_of(i), sum(i), "of_chunk")));
     w_.close();
+    close_wide();
     combine_parts(i);
-    function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), sum));
+    function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), sum(i)));
   }
   bool has_total(std::int32_t node) const {
     return is_long_sum(kind_of(node), dtype_of(node), points_of_a_thread());
@@ -175,7 +222,8 @@ class SimtRows {
       // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it.
       parts_ = useful <= kWarp ? useful : length_ <= 512 ? kWarp : kThreads;
     } else {
-      slots_ = std::min(power_of_two(row_count_), kWarp);
+      is_wide_ = outer_.sizes.back() % kWide == 0 && row_count_ >= kLeastWide;
+      slots_ = std::min(power_of_two(units()), kWarp);
       parts_ = length_ < 8 ? 1 : std::min(useful, kThreads / slots_);
     }
     slots_ = kThreads / parts_;
@@ -183,7 +231,7 @@ class SimtRows {
 
   // Passes visit values from what they sum and store; a value that an earlier pass visited could be kept.
   void find_kept() {
-    if (length_ == 1 || parts_ == 0) return;
+    if (length_ == 1 || parts_ == 0 || is_wide_) return;
     std::set<std::int32_t> known;
     for (int stage = 1; stage <= last_stage_; ++stage) {
       std::set<std::int32_t> visited;
@@ -259,8 +307,7 @@ class SimtRows {
       for (const std::int32_t i : kept_)
         w_.line(fmt::format("{} kept{}[{}];", c_type(dtype_of(i)), i, points));
     w_.line(fmt::format("// Pass {}.", stage));
-    for (const std::int32_t i : sums)
-      w_.line(fmt::format("{} sum{} = {};", c_type(dtype_of(i)), i, identity(kind_of(i), dtype_of(i))));
+    for (const std::int32_t i : sums) declare("sum", i, identity(kind_of(i), dtype_of(i)));
     const bool in_runs = open_runs(sums, points);
     if (in_registers_ && !kept_.empty()) w_.line("S_UNROLL");
     w_.open(fmt::format("for (s_index k = {}; k < {}; ++k)", in_runs ? "run" : "0",
@@ -275,13 +322,13 @@ class SimtRows {
       if (tail) w_.open(fmt::format("if (point < {})", length_));
     }
     open_item(w_, inner_, "point");
-    body(sums, outputs);
+    is_wide_ ? wide_body(stage, sums, outputs) : body(sums, outputs);
     if (tail) w_.close();
     w_.close();
     if (in_runs) close_runs(sums);
     for (const std::int32_t i : sums) {
       combine_parts(i);
-      function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), fmt::format("sum{}", i)));
+      function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), sum(i)));
     }
   }
 
@@ -290,7 +337,7 @@ class SimtRows {
     bool any = false;
     for (const std::int32_t i : sums) {
       if (!has_total(i)) continue;
-      w_.line(fmt::format("{} total{} = 0;", c_type(dtype_of(i)), i));
+      declare("total", i, "0");
       any = true;
     }
     if (!any) return false;
@@ -299,11 +346,78 @@ class SimtRows {
     return true;
   }
   void close_runs(const std::vector<std::int32_t>& sums) {
-    for (const std::int32_t i : sums)
-      if (has_total(i)) end_run(w_, c_type(dtype_of(i)), fmt::format("total{}", i), fmt::format("sum{}", i));
+    for (const std::int32_t i : sums) {
+      if (!has_total(i)) continue;
+      open_wide();
+      end_run(w_, c_type(dtype_of(i)), named("total", i), sum(i));
+      close_wide();
+    }
     w_.close();
-    for (const std::int32_t i : sums)
-      if (has_total(i)) w_.line(fmt::format("sum{0} += total{0};", i));
+    for (const std::int32_t i : sums) {
+      if (!has_total(i)) continue;
+      open_wide();
+      w_.line(fmt::format("{} += {};", sum(i), named("total", i)));
+      close_wide();
+    }
+  }
+
+  // What a pass reads at a point of neighbouring rows and can read at once.
+  std::vector<Elements::Load> wide_loads(int stage, const std::vector<std::int32_t>& sums,
+                                         const std::vector<std::size_t>& outputs) const {
+    Function trial(graph_, "trial", dialect_);
+    Elements& elements = trial.elements();
+    for (int earlier = 1; earlier < stage; ++earlier)
+      for (const std::int32_t i : reductions(earlier)) elements.define({i, 0}, sum(i));
+    for (const std::int32_t i : sums) elements.value_at(graph_.node(i).operands[0], all_.point());
+    for (const std::size_t o : outputs) elements.bits_at(graph_.outputs()[o].value, all_.point());
+    const std::string& x = outer_.names.back();
+    std::vector<Elements::Load> found;
+    std::set<std::pair<std::size_t, std::string>> seen;
+    for (const Elements::Load& load : elements.loads()) {
+      const auto& terms = load.place.terms();
+      const bool at_once = !load.conditional && load.place.factor(x) == 1 &&
+                           load.place.constant() % kWide == 0 &&
+                           std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
+                             const bool known = std::find(all_.names.begin(), all_.names.end(), term.first) !=
+                                                all_.names.end();
+                             return known && (term.first == x || term.second.factor % kWide == 0);
+                           });
+      if (at_once && seen.insert({load.input, load.place.to_string()}).second) found.push_back(load);
+    }
+    return found;
+  }
+
+  void wide_body(int stage, const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {
+    Elements& elements = function_.elements();
+    const std::string& x = outer_.names.back();
+    const auto at_first = [&](const Index& place) {
+      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * kWide;
+    };
+    elements.push();
+    std::size_t next = 0;
+    for (const Elements::Load& load : wide_loads(stage, sums, outputs)) {
+      const std::string name = fmt::format("w{}", next++);
+      w_.line(fmt::format("{} {}[{}];", storage_type(graph_.input_type(load.input).dtype), name, kWide));
+      w_.line(fmt::format("s_load4({}, in{} + {});", name, load.input, at_first(load.place).to_string()));
+      elements.read_from(load.input, load.place, name + "[j]");
+    }
+    for (const std::size_t o : outputs)
+      w_.line(fmt::format("{} result{}[{}];", storage_type(graph_.output_type(o).dtype), o, kWide));
+    open_wide();
+    for (const std::int32_t i : sums) {
+      const std::string v = elements.value_at(graph_.node(i).operands[0], all_.point());
+      w_.line(fmt::format("{} = {};", sum(i), combined(kind_of(i), dtype_of(i), sum(i), v)));
+    }
+    for (const std::size_t o : outputs)
+      w_.line(fmt::format("result{}[j] = {};", o, elements.bits_at(graph_.outputs()[o].value, all_.point())));
+    close_wide();
+    if (!outputs.empty() && guarded_) w_.open("if (active)");
+    for (const std::size_t o : outputs)
+      w_.line(fmt::format("s_store4({} + {}, result{});", function_.output(o),
+                          at_first(all_.point()).to_string(), o));
+    if (!outputs.empty() && guarded_) w_.close();
+    elements.read_from_memory();
+    elements.pop();
   }
 
   void body(const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {
@@ -329,21 +443,22 @@ class SimtRows {
   void store(const std::vector<std::size_t>& outputs, const Index& at, std::string condition) {
     if (outputs.empty()) return;
     Elements& elements = function_.elements();
+    open_wide();
     std::vector<std::string> values;
     for (const std::size_t i : outputs) values.push_back(elements.bits_at(graph_.outputs()[i].value, at));
-    if (parts_ == 1) condition.clear();
-    if (guarded_) condition = condition.empty() ? "active" : "active && " + condition;
+    condition = storing(std::move(condition));
     if (!condition.empty()) w_.open(fmt::format("if ({})", condition));
     for (std::size_t k = 0; k < outputs.size(); ++k)
       w_.line(fmt::format("{}[{}] = {};", function_.output(outputs[k]), at.to_string(), values[k]));
     if (!condition.empty()) w_.close();
+    close_wide();
   }
 
   // The lane primitive: every thread of a row learns what all of them together have in sum<i>.
   void combine_parts(std::int32_t i) {
     if (parts_ == 1) return;
     const DType dtype = dtype_of(i);
-    const std::string sum = fmt::format("sum{}", i);
+    const std::string sum = this->sum(i);
     const std::string_view type = c_type(dtype);
     const auto combine = [&](const std::string& with) {
       return fmt::format("{} = {};", sum, combined(kind_of(i), dtype, sum, with));
@@ -367,6 +482,7 @@ class SimtRows {
     }
     const std::string lanes = local_array(dtype, kThreads);
     const std::int64_t stride = adjacent() ? 1 : slots_;
+    open_wide();
     w_.line(fmt::format("{}[S_LANE] = {};", lanes, sum));
     w_.line("S_BARRIER;");
     w_.open(fmt::format("for (s_i32 d = {}; d > 0; d /= 2)", parts_ / 2));
@@ -379,6 +495,7 @@ class SimtRows {
     w_.close();
     w_.line(fmt::format("{} = {}[S_LANE - part * {}];", sum, lanes, stride));
     w_.line("S_BARRIER;");
+    close_wide();
   }
 
   // Local memory for a combination; those of one type share it.
@@ -418,6 +535,7 @@ class SimtRows {
   bool last_is_reduced_ = true;
   std::vector<std::size_t> full_, rows_;  // outputs
   std::int64_t slots_ = 1, parts_ = 1;
+  bool is_wide_ = false;  // a thread has several rows
   bool guarded_ = false, in_registers_ = false;
   std::set<std::int32_t> kept_, stored_;  // values a later pass needs again; those that are there
   std::set<std::string> local_;

@@ -17,6 +17,7 @@ constexpr std::string_view kCuda = R"c(
 #define S_STEP ((s_i64)gridDim.x * blockDim.x)
 #define S_BARRIER __syncthreads()
 #define S_UNROLL _Pragma("unroll")
+#define S_UNROLL_SOME _Pragma("unroll 4")
 // Four neighbours at once, where the address allows it.
 template <class T>
 struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) s_four {
@@ -54,6 +55,7 @@ constexpr std::string_view kOpenCl = R"c(
 #define S_STEP ((s_i64)get_global_size(0))
 #define S_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
 #define S_UNROLL
+#define S_UNROLL_SOME
 #define s_load4(to, from) vstore4(vload4(0, from), 0, to)
 #define s_store4(to, from) vstore4(vload4(0, from), 0, to)
 #define S_INF_F32 INFINITY

@@ -50,7 +50,7 @@ class SimtMap {
       parts_.push_back(std::move(part));
     }
     w_.open("for (s_index item = begin; item < end; item += S_STEP)");
-    choose(0, parts_.size());
+    if (!parts_.empty()) choose(0, parts_.size());
     w_.close();
     return function_.finish(items);
   }

@@ -193,8 +193,9 @@ class SimtRows {
   std::string chunk_sum(std::int32_t i, std::string_view chunk) const {
     std::int64_t number = 0;
     for (std::int32_t k = 0; k < i; ++k) number += graph_.node(k).op == Op::reduce ? 1 : 0;
-    return fmt::format("*(S_GLOBAL {}*)({} + 8 * (({} + (s_i64){}) * {} + row))", c_type(dtype_of(i)),
-                       memory_, number * chunks_, chunk, row_count_);
+    const std::string row = is_wide_ ? fmt::format("unit * {} + j", kWide) : std::string("row");
+    return fmt::format("*(S_GLOBAL {}*)({} + 8 * (({} + (s_i64){}) * {} + {}))", c_type(dtype_of(i)), memory_,
+                       number * chunks_, chunk, row_count_, row);
   }
 
   // What all chunks of the row have together.
@@ -309,7 +310,10 @@ class SimtRows {
     w_.line(fmt::format("// Pass {}.", stage));
     for (const std::int32_t i : sums) declare("sum", i, identity(kind_of(i), dtype_of(i)));
     const bool in_runs = open_runs(sums, points);
-    if (in_registers_ && !kept_.empty()) w_.line("S_UNROLL");
+    if (in_registers_ && !kept_.empty())
+      w_.line("S_UNROLL");
+    else if (points > 1)
+      w_.line("S_UNROLL_SOME");
     w_.open(fmt::format("for (s_index k = {}; k < {}; ++k)", in_runs ? "run" : "0",
                         in_runs ? "stop" : std::to_string(points)));
     const bool tail = is_cut() || length_ % parts_ != 0;

@@ -61,7 +61,7 @@ std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::Broadc
 }
 
 std::int64_t row_chunks(const Domain& domain) {
-  constexpr std::int64_t kGroups = 512, kLeastPoints = 1024, kNeighbours = 32;
+  constexpr std::int64_t kGroups = 1024, kLeastPoints = 1024, kNeighbours = 32;
   const std::int64_t rows = domain.row_count(), points = rows > 0 ? domain.full_count() / rows : 0;
   if (domain.axes.empty() || points < 4 * kLeastPoints) return 1;
   const std::int64_t groups = domain.axes.back().reduced ? rows : (rows + kNeighbours - 1) / kNeighbours;

@@ -11,6 +11,7 @@
 
 #include "compile/in_place.h"
 #include "compile/program.h"
+#include "compile/recompute.h"
 #include "compile/verifying.h"
 #include "compile/widen.h"
 #include "systole/base/error.h"
@@ -342,7 +343,8 @@ ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) 
 }
 
 Program make_program(const ir::Graph& graph, const Target& target) {
-  Program program = Lowering(graph, target).run();
+  const ir::Graph thrifty = recomputed(graph, fuse(graph, target));
+  Program program = Lowering(thrifty, target).run();
   if (passes::verify_wanted()) verify(program);
   return program;
 }

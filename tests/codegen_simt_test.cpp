@@ -8,6 +8,7 @@
 
 #include "codegen/kernel.h"
 #include "compile/program.h"
+#include "kernel_check.h"
 #include "systole/compile/passes.h"
 #include "systole/ops.h"
 
@@ -19,19 +20,7 @@ using codegen::Dialect;
 using codegen::Kernel;
 using ir::Graph;
 using ir::Value;
-
-class PlainTarget final : public lower::Target {
- public:
-  std::string_view name() const override { return "plain"; }
-};
-
-// The one kernel of a graph.
-Kernel kernel_of(const Graph& graph, Dialect dialect) {
-  const lower::Program program = lower::make_program(
-      passes::run_passes(passes::inline_composites(graph), passes::standard_passes()), PlainTarget());
-  EXPECT_EQ(program.steps.size(), 1u) << to_string(program);
-  return *codegen::make_kernel(program.steps[0], "kernel", dialect);
-}
+using kernel_check::kernel_of;
 
 Graph softmax_of(const Shape& shape) {
   Graph graph("softmax");

@@ -424,6 +424,7 @@ std::vector<std::string> warnings_of(const std::function<void()>& work) {
   return warnings;
 }
 
+// What follows runs in processes of their own, which the tests above start; alone it proves nothing.
 TEST(CpuJitChild, DISABLED_CompilesAndTellsWhyNotByCc) {
   EXPECT_NE(kernels_in_words().find("kernels by /bin/"), std::string::npos);  // nothing is tried for words
   std::vector<std::string> warnings = warnings_of([] {

@@ -11,6 +11,7 @@
 #include "codegen/kernel.h"
 #include "compile/program.h"
 #include "error_check.h"
+#include "kernel_check.h"
 #include "systole/compile/passes.h"
 #include "systole/ops.h"
 #include "systole/runtime.h"
@@ -24,6 +25,7 @@ using codegen::Kernel;
 using ir::Combine;
 using ir::Graph;
 using ir::Value;
+using kernel_check::kernel_of;
 
 constexpr double kEps = std::numeric_limits<float>::epsilon();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -188,18 +190,6 @@ TEST_P(LongSums, InfinityStaysInfinity) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, LongSums, testing::Values("cpu", "opencl"),
                          [](const auto& info) { return info.param; });
-
-class PlainTarget final : public lower::Target {
- public:
-  std::string_view name() const override { return "plain"; }
-};
-
-Kernel kernel_of(const Graph& graph, Dialect dialect) {
-  const lower::Program program = lower::make_program(
-      passes::run_passes(passes::inline_composites(graph), passes::standard_passes()), PlainTarget());
-  EXPECT_EQ(program.steps.size(), 1u) << to_string(program);
-  return *codegen::make_kernel(program.steps[0], "kernel", dialect);
-}
 
 bool has(const Kernel& kernel, std::string_view text) {
   return kernel.source.find(text) != std::string::npos;

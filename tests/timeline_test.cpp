@@ -321,6 +321,7 @@ void run_child() {
   compile(graph, "reference").run(ones(graph));
 }
 
+// What follows runs in processes of their own, which the tests above start; alone it proves nothing.
 TEST(TimelineChild, DISABLED_RunsAndExits) {
   run_child();
   std::exit(7);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
@@ -11,11 +12,21 @@ namespace systole::nvrtc {
 
 namespace {
 
+// The compiler's own library, which it looks for beside itself; under a sanitizer it does not find it there.
+void load_builtins(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(folder, error))
+    if (file.path().filename().string().starts_with("libnvrtc-builtins.so"))
+      ::dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 std::optional<Api> load() {
+  const std::filesystem::path folder = SYSTOLE_DEPS "/nvidia/cu13/lib";
+  load_builtins(folder);
   void* library = nullptr;
-  for (const char* const name :
-       {SYSTOLE_DEPS "/nvidia/cu13/lib/libnvrtc.so.13", "libnvrtc.so.13", "libnvrtc.so"})
-    if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  for (const std::string& name :
+       {(folder / "libnvrtc.so.13").string(), std::string("libnvrtc.so.13"), std::string("libnvrtc.so")})
+    if (library == nullptr) library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::nullopt;
   Api api;
   const auto find = [&](auto& function, const char* name) {

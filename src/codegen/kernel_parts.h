@@ -25,7 +25,7 @@ inline constexpr int kThreads = 256;  // of a group, where nothing speaks for an
 // narrowest type that is wide enough.
 class Function {
  public:
-  Function(const ir::Graph& region, std::string name, Dialect dialect = Dialect::c, int threads = kThreads);
+  Function(const lower::Step& step, std::string name, Dialect dialect = Dialect::c, int threads = kThreads);
 
   Writer& writer() { return writer_; }
   Elements& elements() { return elements_; }
@@ -36,10 +36,11 @@ class Function {
   void store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear);
   Kernel finish(std::int64_t items);
   Kernel finish_groups(std::int64_t groups);  // of threads that know their work by their numbers
-  void declare(std::string line);             // at the head of the function: arrays that a group shares
+  void set_threads(int threads) { kernel_.threads = threads; }
+  void declare(std::string line);  // at the head of the function: arrays that a group shares
 
  private:
-  void declare_buffer(std::string_view type, const std::string& array);
+  void declare_buffer(std::string_view type, const std::string& array, bool is_written);
   bool narrow() const;  // whether indices need no more than 32 bits
   Kernel closed();
 
@@ -49,8 +50,8 @@ class Function {
   std::vector<std::string> inputs_, outputs_;
   Elements elements_;
   Kernel kernel_;
-  std::string declared_;  // lines at its head
-  std::size_t buffers_ = 0;
+  std::string declared_;                 // lines at its head
+  std::vector<std::string> parameters_;  // by buffer
 };
 
 // Loop variables with their sizes, outermost first, and the linear index of the point they stand for.

@@ -9,6 +9,7 @@ constexpr std::string_view kCuda = R"c(
 #define S_GLOBAL
 #define S_LOCAL __shared__
 #define S_PARAMETER(i) unsigned char* b##i
+#define S_READ_ONLY(i) const unsigned char* __restrict__ b##i
 #define S_BUFFER(i) b##i
 #define S_LANE ((s_i32)threadIdx.x)
 #define S_GROUP ((s_i64)blockIdx.x)
@@ -18,19 +19,28 @@ constexpr std::string_view kCuda = R"c(
 #define S_BARRIER __syncthreads()
 #define S_UNROLL _Pragma("unroll")
 #define S_UNROLL_SOME _Pragma("unroll 4")
-// Four neighbours at once, where the address allows it.
+// Four neighbours at once; anywhere: where the address allows it.
 template <class T>
 struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) s_four {
   T at[4];
 };
 template <class T>
 static __device__ __forceinline__ void s_load4(T* to, const T* from) {
+  const s_four<T> all = *(const s_four<T>*)from;
+  for (int i = 0; i < 4; ++i) to[i] = all.at[i];
+}
+template <class T>
+static __device__ __forceinline__ void s_store4(T* to, const T* from) {
+  *(s_four<T>*)to = s_four<T>{from[0], from[1], from[2], from[3]};
+}
+template <class T>
+static __device__ __forceinline__ void s_load4_anywhere(T* to, const T* from) {
   const bool aligned = ((s_u64)from & (alignof(s_four<T>) - 1)) == 0;
   const s_four<T> all = aligned ? *(const s_four<T>*)from : s_four<T>{from[0], from[1], from[2], from[3]};
   for (int i = 0; i < 4; ++i) to[i] = all.at[i];
 }
 template <class T>
-static __device__ __forceinline__ void s_store4(T* to, const T* from) {
+static __device__ __forceinline__ void s_store4_anywhere(T* to, const T* from) {
   if (((s_u64)to & (alignof(s_four<T>) - 1)) == 0)
     *(s_four<T>*)to = s_four<T>{from[0], from[1], from[2], from[3]};
   else
@@ -47,6 +57,7 @@ constexpr std::string_view kOpenCl = R"c(
 #define S_GLOBAL __global
 #define S_LOCAL __local
 #define S_PARAMETER(i) __global uchar *b##i, ulong o##i
+#define S_READ_ONLY(i) __global const uchar *restrict b##i, ulong o##i
 #define S_BUFFER(i) (b##i + o##i)
 #define S_LANE ((s_i32)get_local_id(0))
 #define S_GROUP ((s_i64)get_group_id(0))
@@ -58,6 +69,8 @@ constexpr std::string_view kOpenCl = R"c(
 #define S_UNROLL_SOME
 #define s_load4(to, from) vstore4(vload4(0, from), 0, to)
 #define s_store4(to, from) vstore4(vload4(0, from), 0, to)
+#define s_load4_anywhere s_load4
+#define s_store4_anywhere s_store4
 #define S_INF_F32 INFINITY
 #define S_INF_F64 ((double)INFINITY)
 #define S_NAN_F32 NAN

@@ -22,6 +22,14 @@ Kernel simt_contraction_kernel(const lower::Step& step, const std::string& name,
 Kernel simt_scatter_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 std::optional<Kernel> simt_special_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 
+// The functions that read or write four neighbours.
+inline std::string_view load4(const lower::Step& step) {
+  return step.is_aligned ? "s_load4" : "s_load4_anywhere";
+}
+inline std::string_view store4(const lower::Step& step) {
+  return step.is_aligned ? "s_store4" : "s_store4_anywhere";
+}
+
 // What kernels use beside arithmetic.
 std::string_view simt_prelude(Dialect dialect);
 

@@ -40,7 +40,7 @@ class SimtContraction {
  public:
   SimtContraction(const lower::Step& step, const std::string& name, Dialect dialect)
       : step_(step),
-        function_(step.region.graph, name, dialect),
+        function_(step, name, dialect),
         w_(function_.writer()),
         product_(product_of(step, function_)),
         dtype_(step.region.graph.node(step.region.anchor).types[0].dtype),

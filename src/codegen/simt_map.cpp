@@ -23,10 +23,11 @@ constexpr std::size_t kMostTiledInputs = 4;
 class SimtMap {
  public:
   SimtMap(const lower::Step& step, const std::string& name, Dialect dialect)
-      : region_(step.region.graph),
+      : step_(step),
+        region_(step.region.graph),
         name_(name),
         dialect_(dialect),
-        function_(region_, name, dialect),
+        function_(step, name, dialect),
         w_(function_.writer()) {}
 
   Kernel make() {
@@ -74,7 +75,7 @@ class SimtMap {
     };
     const auto works = [&](std::int32_t i) {
       const ir::Op op = region_.node(i).op;
-      return op != ir::Op::input && op != ir::Op::constant && op != ir::Op::iota;
+      return op != ir::Op::input && op != ir::Op::constant && op != ir::Op::iota && op != ir::Op::broadcast;
     };
     for (std::int32_t i = 0; i < region_.size(); ++i)
       for (const ir::ValueId v : region_.node(i).operands)
@@ -112,7 +113,7 @@ class SimtMap {
 
   // What computing the outputs reads of the inputs, each place once.
   std::vector<Elements::Load> loads(const Loops& loops, const std::vector<std::size_t>& outputs) const {
-    Function trial(region_, name_, dialect_);
+    Function trial(step_, name_, dialect_);
     trial.store(outputs, std::vector<Index>(outputs.size(), loops.point()));
     std::vector<Elements::Load> found;
     std::set<std::pair<std::size_t, std::string>> seen;
@@ -154,7 +155,8 @@ class SimtMap {
       if (!in_row(load.place)) continue;
       const std::string name = vector(next++);
       w_.line(fmt::format("{} {}[{}];", storage_type(region_.input_type(load.input).dtype), name, kVector));
-      w_.line(fmt::format("s_load4({}, in{} + {});", name, load.input, at_first(load.place).to_string()));
+      w_.line(fmt::format("{}({}, in{} + {});", load4(step_), name, load.input,
+                          at_first(load.place).to_string()));
       function_.elements().read_from(load.input, load.place, name + "[j]");
     }
     for (const std::size_t o : outputs)
@@ -169,7 +171,7 @@ class SimtMap {
     function_.elements().pop();
     w_.close();
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("s_store4({} + {}, result{});", function_.output(o),
+      w_.line(fmt::format("{}({} + {}, result{});", store4(step_), function_.output(o),
                           at_first(loops.point()).to_string(), o));
     function_.elements().read_from_memory();
   }
@@ -239,6 +241,7 @@ class SimtMap {
     return function_.finish_groups(std::min(groups, kMostTiles));
   }
 
+  const lower::Step& step_;
   const ir::Graph& region_;
   const std::string name_;
   const Dialect dialect_;

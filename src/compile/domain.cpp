@@ -61,11 +61,13 @@ std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::Broadc
 }
 
 std::int64_t row_chunks(const Domain& domain) {
-  constexpr std::int64_t kGroups = 1024, kLeastPoints = 1024, kNeighbours = 32;
+  constexpr std::int64_t kGroups = 512, kManyPoints = 4096;
   const std::int64_t rows = domain.row_count(), points = rows > 0 ? domain.full_count() / rows : 0;
-  if (domain.axes.empty() || points < 4 * kLeastPoints) return 1;
-  const std::int64_t groups = domain.axes.back().reduced ? rows : (rows + kNeighbours - 1) / kNeighbours;
-  return std::max<std::int64_t>(std::min(kGroups / groups, points / kLeastPoints), 1);
+  if (domain.axes.empty() || points < kManyPoints) return 1;
+  const bool has_whole_rows = domain.axes.back().reduced;  // a group: of neighbours otherwise
+  const std::int64_t neighbours = has_whole_rows ? 1 : 128, least = has_whole_rows ? 1024 : 64;
+  const std::int64_t groups = (rows + neighbours - 1) / neighbours;
+  return std::max<std::int64_t>(std::min(kGroups / groups, points / least), 1);
 }
 
 std::vector<int> stages(const ir::Graph& region) {

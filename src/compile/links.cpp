@@ -91,13 +91,14 @@ class Finder {
     lengths_[at(i)] = length;
   }
 
-  // A contraction reads what was only moved where it lies.
+  // A contraction reads what was only moved where it lies; a composite that is claimed may.
   bool is_read_through(const ir::Node& reader, std::size_t operand) {
-    if (reader.op != Op::dot_general && reader.op != Op::convolution) return false;
+    if (reader.op != Op::dot_general && reader.op != Op::convolution && reader.op != Op::composite)
+      return false;
     const auto view =
         strided(graph_, reader.operands[operand], [&](std::int32_t i) { return role(i) != Role::inlined; });
     if (!view || !target_.reads_moved(reader, operand, *view)) return false;
-    return reader.op == Op::dot_general || std::all_of(view->axes.begin(), view->axes.end(),
+    return reader.op != Op::convolution || std::all_of(view->axes.begin(), view->axes.end(),
                                                        [](const auto& pieces) { return pieces.size() <= 1; });
   }
 

@@ -45,6 +45,8 @@ struct Step {
   BufferId workspace = -1;                               // scratch memory: a library's, or a loop's own arena
   std::vector<std::shared_ptr<const Program>> programs;  // bodies, conditions, branches
   std::int64_t chunks = 1;                               // of rows: parts that each is cut into
+  std::vector<bool> overwritten;                         // by input: whether an output lies in its memory
+  bool is_aligned = true;                                // all it reads and writes begins at 16 bytes
   std::int64_t length = 0;                               // of scan
   std::int32_t carries = 0;  // of scan and loop: the first outputs, which hold the carries all along
   bool reverse = false;      // of scan

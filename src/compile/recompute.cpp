@@ -35,9 +35,9 @@ class Recompute {
     }
   }
 
-  ir::Graph run() {
+  std::optional<ir::Graph> run() {
     find();
-    if (chosen_.empty()) return graph_;
+    if (chosen_.empty()) return std::nullopt;
     return ir::rewrite(graph_,
                        [&](const ir::Rewrite& r) -> std::optional<ir::Values> {
                          for (std::size_t k = 0; k < r.operands.size(); ++k)
@@ -148,6 +148,8 @@ class Recompute {
 
 }  // namespace
 
-ir::Graph recomputed(const ir::Graph& graph, const Fusion& fusion) { return Recompute(graph, fusion).run(); }
+std::optional<ir::Graph> recomputed(const ir::Graph& graph, const Fusion& fusion) {
+  return Recompute(graph, fusion).run();
+}
 
 }  // namespace systole::lower

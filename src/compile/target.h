@@ -51,9 +51,10 @@ class Target {
   virtual KernelLimits limits() const { return {}; }
   // The graph as the libraries want it, after the passes: the order of a kernel's axes, say.
   virtual ir::Graph adapted(const ir::Graph& graph) const { return graph; }
-  // Whether a contraction reads an operand that was only moved where it lies, or has it put in order first.
-  virtual bool reads_moved(const ir::Node& /*contraction*/, std::size_t /*operand*/, const Strided&) const {
-    return true;
+  // Whether a contraction or a claimed composite reads an operand that was only moved where it lies, or has
+  // it put in order first.
+  virtual bool reads_moved(const ir::Node& reader, std::size_t /*operand*/, const Strided&) const {
+    return reader.op != ir::Op::composite;
   }
 };
 

@@ -76,6 +76,25 @@ std::optional<std::int64_t> padding_after(std::int64_t image, std::int64_t windo
   return least;
 }
 
+// The convolution under rewriting; its new operands have the old ones' types.
+std::optional<Convolution> rewritten(const ir::Rewrite& r) {
+  ir::Graph alone;
+  ir::Values inputs;
+  for (const ir::Value& operand : r.operands)
+    inputs.push_back(alone.input(fmt::format("i{}", inputs.size()), operand.type()));
+  const ir::Value copy = alone.add(Op::convolution, inputs, r.node.attrs);
+  Convolution read;
+  if (!read_convolution(alone, alone.node(copy.id().node), read).empty()) return std::nullopt;
+  return read;
+}
+
+// More zeros at the end of the last axis.
+ir::Value widened(const ir::Value& x, std::int64_t more) {
+  Ints none(static_cast<std::size_t>(x.rank()), 0), high = none;
+  high.back() = more;
+  return ops::pad(x, ops::scalar_like(x, 0), none, high);
+}
+
 }  // namespace
 
 std::string Convolution::text() const {
@@ -172,25 +191,36 @@ ir::Graph with_channels_last(const ir::Graph& graph) {
     auto attrs = r.node.as<ir::ConvolutionAttrs>();
     const ir::ConvolutionAxes axes = ir::parse_convolution_layout(attrs.layout);
     if (axes.operand_spatial.size() != 2) return std::nullopt;
-    // The geometry is read from the new operands, which have the old ones' types.
-    ir::Graph alone;
-    ir::Values inputs;
-    for (const ir::Value& operand : r.operands)
-      inputs.push_back(alone.input(fmt::format("i{}", inputs.size()), operand.type()));
-    const ir::Value copy = alone.add(Op::convolution, inputs, attrs);
-    Convolution read;
-    if (!read_convolution(alone, alone.node(copy.id().node), read).empty()) return std::nullopt;
-    const Orders orders = wanted_orders(axes, read.kind);
+    const std::optional<Convolution> read = rewritten(r);
+    if (!read) return std::nullopt;
+    const Orders orders = wanted_orders(axes, read->kind);
     if (is_in_order(orders.operand) && is_in_order(orders.kernel) && is_in_order(orders.result))
       return std::nullopt;
     const auto turned = [](const ir::Value& x, const Ints& order) {
       return is_in_order(order) ? x : ops::transpose(x, order);
     };
-    attrs.layout = wanted_layout(read.kind);
+    attrs.layout = wanted_layout(read->kind);
     const ir::Value made =
         r.graph.add(Op::convolution,
                     {turned(r.operands[0], orders.operand), turned(r.operands[1], orders.kernel)}, attrs);
     return ir::Values{turned(made, inverse(orders.result))};
+  });
+}
+
+ir::Graph with_more_channels(const ir::Graph& graph, const Channels& channels) {
+  return ir::rewrite(graph, [&](const ir::Rewrite& r) -> std::optional<ir::Values> {
+    if (r.node.op != Op::convolution) return std::nullopt;
+    const auto& attrs = r.node.as<ir::ConvolutionAttrs>();
+    const std::optional<Convolution> read = rewritten(r);
+    if (!read || read->kind == Kind::input_grad || read->groups != 1) return std::nullopt;
+    if (!is_channels_last(r.node, *read)) return std::nullopt;
+    const std::int64_t more = channels(*read) - read->channels;
+    if (more <= 0) return std::nullopt;
+    const ir::Value image = widened(r.operands[0], more);
+    if (read->kind == Kind::forward)
+      return ir::Values{r.graph.add(Op::convolution, {image, widened(r.operands[1], more)}, attrs)};
+    const ir::Value all = r.graph.add(Op::convolution, {image, r.operands[1]}, attrs);
+    return ir::Values{ops::slice_axis(all, -1, 0, read->channels)};
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "compile/target.h"
@@ -32,5 +33,11 @@ bool is_channels_last(const ir::Node& node, const Convolution& convolution);
 
 // Every convolution of the graph in that order, with transposes around it where needed.
 ir::Graph with_channels_last(const ir::Graph& graph);
+
+// Kernels for tensor cores want channels by fours or eights, and an image has three. Forward convolutions
+// and gradients by kernels, with their channels last, get as many channels as `channels` says, the new ones
+// zero; the gradient loses them again.
+using Channels = std::function<std::int64_t(const Convolution&)>;
+ir::Graph with_more_channels(const ir::Graph& graph, const Channels& channels);
 
 }  // namespace systole::cuda

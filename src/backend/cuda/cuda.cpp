@@ -12,6 +12,7 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/session.h"
 #include "eval/eval.h"
+#include "systole/backend/cuda.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda {
@@ -37,7 +38,7 @@ class CudaBackend final : public runtime::Backend {
   std::string_view name() const override { return "cuda"; }
   std::vector<runtime::DeviceInfo> devices() override {
     std::vector<runtime::DeviceInfo> found;
-    if (!unavailable_reason().empty()) return found;
+    if (all_devices().usable.empty() || !nvrtc_absence().empty()) return found;
     for (const auto& device : all_devices().usable)
       found.push_back({{"cuda", {}, device->ordinal()},
                        fmt::format("{}, {}", device->name(), device->architecture()),
@@ -47,9 +48,13 @@ class CudaBackend final : public runtime::Backend {
   std::string unavailable_reason() override {
     const Devices& all = all_devices();
     if (all.usable.empty()) return all.left_out;
-    return nvrtc_absence();
+    const std::string no_compiler = nvrtc_absence();
+    return no_compiler.empty() ? all.left_out : no_compiler;
   }
-  BufferRef upload(const Literal& value, int ordinal) override { return uploaded(value, ordinal); }
+  BufferRef upload(const Literal& value, int ordinal) override { return uploaded(value, device_of(ordinal)); }
+  BufferRef copy_from(const runtime::Buffer& buffer, int ordinal) override {
+    return copied(buffer, device_of(ordinal));
+  }
   std::shared_ptr<const runtime::Executable> compile(const ir::Graph& graph, int ordinal,
                                                      const runtime::CompileOptions& options) override {
     if (!graph.is_static())
@@ -65,5 +70,9 @@ class CudaBackend final : public runtime::Backend {
 }  // namespace
 
 std::unique_ptr<runtime::Backend> make_backend() { return std::make_unique<CudaBackend>(); }
+
+bool is_available() { return device_count() > 0; }
+int device_count() { return static_cast<int>(runtime::backend("cuda").devices().size()); }
+std::string unavailable_reason() { return runtime::backend("cuda").unavailable_reason(); }
 
 }  // namespace systole::cuda

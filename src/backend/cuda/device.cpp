@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "systole/base/error.h"
+#include "backend/cuda/pinned_ring.h"
+#include "base/log.h"
 
 namespace systole::cuda {
 
 namespace {
 
 constexpr int kLeastCapability = 75;
-constexpr std::size_t kPinnedBytes = std::size_t{8} << 20;  // of each part of the ring
-constexpr std::size_t kPinnedParts = 2;
 
 int attribute(int which, int device) {
   int value = 0;
@@ -22,99 +20,136 @@ int attribute(int which, int device) {
   return value;
 }
 
-}  // namespace
-
-// Pinned memory in parts: one is copied by the GPU while the host fills the next.
-class Device::Ring {
+// The context that all who use a GPU in one process share, current for the thread that asked.
+class PrimaryContext {
  public:
-  Ring() {
-    for (Part& part : parts_) {
-      check(driver().cuMemHostAlloc(&part.memory, kPinnedBytes, 0), "cuMemHostAlloc");
-      check(driver().cuEventCreate(&part.done, kEventDisableTiming), "cuEventCreate");
+  PrimaryContext(int device, Health& health) : device_(device), health_(health) {
+    set_current_health(&health);
+    check(driver().cuDevicePrimaryCtxRetain(&context_, device), "cuDevicePrimaryCtxRetain");
+    try {
+      check(driver().cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+    } catch (...) {
+      release();
+      throw;
     }
   }
-
-  void upload(const std::byte* from, Address to, std::size_t bytes, Stream stream) {
-    for (std::size_t done = 0; done < bytes; done += kPinnedBytes) {
-      const std::size_t count = std::min(kPinnedBytes, bytes - done);
-      Part& part = next();
-      std::memcpy(part.memory, from + done, count);
-      check(driver().cuMemcpyHtoDAsync(to + done, part.memory, count, stream), "cuMemcpyHtoDAsync");
-      finish(part, stream);
-    }
-  }
-  void download(Address from, std::byte* to, std::size_t bytes, Stream stream) {
-    std::size_t asked = 0, got = 0;
-    while (got < bytes) {
-      while (asked < bytes && asked - got < kPinnedParts * kPinnedBytes) {
-        const std::size_t count = std::min(kPinnedBytes, bytes - asked);
-        Part& part = parts_[asked / kPinnedBytes % kPinnedParts];
-        wait(part);
-        check(driver().cuMemcpyDtoHAsync(part.memory, from + asked, count, stream), "cuMemcpyDtoHAsync");
-        finish(part, stream);
-        asked += count;
-      }
-      Part& part = parts_[got / kPinnedBytes % kPinnedParts];
-      wait(part);
-      const std::size_t count = std::min(kPinnedBytes, bytes - got);
-      std::memcpy(to + got, part.memory, count);
-      got += count;
-    }
-  }
+  ~PrimaryContext() { release(); }
+  PrimaryContext(const PrimaryContext&) = delete;
+  PrimaryContext& operator=(const PrimaryContext&) = delete;
+  Context get() const { return context_; }
 
  private:
-  struct Part {
-    void* memory = nullptr;
-    Event done = nullptr;
-    bool busy = false;
-  };
-  Part& next() {
-    Part& part = parts_[turn_++ % kPinnedParts];
-    wait(part);
-    return part;
-  }
-  static void wait(Part& part) {
-    if (part.busy) check(driver().cuEventSynchronize(part.done), "cuEventSynchronize");
-    part.busy = false;
-  }
-  static void finish(Part& part, Stream stream) {
-    check(driver().cuEventRecord(part.done, stream), "cuEventRecord");
-    part.busy = true;
+  void release() {
+    set_current_health(nullptr);
+    if (health_.is_lost()) return;
+    driver().cuCtxSetCurrent(nullptr);
+    driver().cuDevicePrimaryCtxRelease(device_);
   }
 
-  std::array<Part, kPinnedParts> parts_;
-  std::size_t turn_ = 0;
+  const int device_;
+  const Health& health_;
+  Context context_ = nullptr;
+};
+
+class OwnedStream {
+ public:
+  explicit OwnedStream(const Health& health) : health_(health) {
+    check(driver().cuStreamCreate(&stream_, kStreamNonBlocking), "cuStreamCreate");
+  }
+  ~OwnedStream() {
+    if (!health_.is_lost()) succeeded(driver().cuStreamDestroy(stream_), "cuStreamDestroy");
+  }
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  Stream get() const { return stream_; }
+
+ private:
+  const Health& health_;
+  Stream stream_ = nullptr;
+};
+
+MemoryPool pool_of(int device) {
+  MemoryPool pool = nullptr;
+  check(driver().cuDeviceGetDefaultMemPool(&pool, device), "cuDeviceGetDefaultMemPool");
+  std::uint64_t everything = ~std::uint64_t{0};  // what is freed stays in the pool
+  check(driver().cuMemPoolSetAttribute(pool, kPoolReleaseThreshold, &everything), "cuMemPoolSetAttribute");
+  return pool;
+}
+
+}  // namespace
+
+struct Device::Opened {
+  Opened(int device, Health& health)
+      : context(device, health),
+        pool(pool_of(device)),
+        upload_stream(health),
+        download_stream(health),
+        uploads(health, upload_stream.get()),
+        downloads(health, download_stream.get()) {}
+
+  const PrimaryContext context;
+  const MemoryPool pool;
+  const OwnedStream upload_stream, download_stream;
+  mutable std::mutex upload_mutex, download_mutex;  // one transfer each way at a time
+  mutable PinnedRing uploads, downloads;
 };
 
 Device::Device(int ordinal) : ordinal_(ordinal) {
   const Driver& cu = driver();
-  int device = 0;
-  check(cu.cuDeviceGet(&device, ordinal), "cuDeviceGet");
+  check(cu.cuDeviceGet(&handle_, ordinal), "cuDeviceGet");
   std::array<char, 256> name{};
-  check(cu.cuDeviceGetName(name.data(), static_cast<int>(name.size()), device), "cuDeviceGetName");
+  check(cu.cuDeviceGetName(name.data(), static_cast<int>(name.size()), handle_), "cuDeviceGetName");
   name_ = name.data();
-  capability_ = 10 * attribute(kComputeMajor, device) + attribute(kComputeMinor, device);
+  capability_ = 10 * attribute(kComputeMajor, handle_) + attribute(kComputeMinor, handle_);
   architecture_ = fmt::format("sm_{}", capability_);
   if (capability_ < kLeastCapability)
-    throw Error(ErrorKind::kUnsupported, "cuda", fmt::format("{} is too old", name_),
+    throw Error(ErrorKind::kUnsupported, fmt::format("cuda:{}", ordinal), fmt::format("{} is too old", name_),
                 "compute capability 7.5 (Turing) or newer",
                 fmt::format("{}.{}", capability_ / 10, capability_ % 10));
-  multiprocessors_ = attribute(kMultiprocessors, device);
+  multiprocessors_ = attribute(kMultiprocessors, handle_);
   std::size_t bytes = 0;
-  check(cu.cuDeviceTotalMem(&bytes, device), "cuDeviceTotalMem");
+  check(cu.cuDeviceTotalMem(&bytes, handle_), "cuDeviceTotalMem");
   memory_bytes_ = static_cast<std::int64_t>(bytes);
-  if (attribute(kMemoryPoolsSupported, device) == 0)
-    throw Error(ErrorKind::kUnsupported, "cuda", fmt::format("{}: its driver has no memory pools", name_));
-  check(cu.cuDevicePrimaryCtxRetain(&context_, device), "cuDevicePrimaryCtxRetain");
-  activate();
-  check(cu.cuDeviceGetDefaultMemPool(&pool_, device), "cuDeviceGetDefaultMemPool");
-  std::uint64_t everything = ~std::uint64_t{0};  // what is freed stays in the pool
-  check(cu.cuMemPoolSetAttribute(pool_, kPoolReleaseThreshold, &everything), "cuMemPoolSetAttribute");
-  transfers_ = take_stream();
-  ring_ = std::make_unique<Ring>();
+  if (attribute(kMemoryPoolsSupported, handle_) == 0)
+    throw Error(ErrorKind::kUnsupported, fmt::format("cuda:{}", ordinal),
+                fmt::format("the driver has no memory pools for {}", name_));
 }
 
-void Device::activate() const { check(driver().cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
+Device::~Device() {
+  if (try_activate()) {
+    for (const Event event : events_) succeeded(driver().cuEventDestroy(event), "cuEventDestroy");
+    for (const Stream stream : streams_) succeeded(driver().cuStreamDestroy(stream), "cuStreamDestroy");
+  }
+  set_current_health(nullptr);
+}
+
+const Device::Opened& Device::opened() const {
+  if (const Opened* const here = ready_.load(std::memory_order_acquire)) return *here;
+  const std::lock_guard lock(open_mutex_);
+  if (!opened_) opened_ = std::make_unique<Opened>(handle_, health_);
+  ready_.store(opened_.get(), std::memory_order_release);
+  return *opened_;
+}
+
+Error Device::lost_error() const {
+  return {ErrorKind::kContextLost, fmt::format("cuda:{}", ordinal_),
+          fmt::format("the GPU's context is lost with all that was in it, until the process starts anew: {}",
+                      health_.why())};
+}
+
+void Device::activate() const {
+  if (is_lost()) throw lost_error();
+  const Opened& here = opened();
+  set_current_health(&health_);
+  check(driver().cuCtxSetCurrent(here.context.get()), "cuCtxSetCurrent");
+}
+
+bool Device::try_activate() const noexcept {
+  const Opened* const here = ready_.load(std::memory_order_acquire);
+  if (is_lost() || here == nullptr) return false;
+  set_current_health(&health_);
+  return succeeded(driver().cuCtxSetCurrent(here->context.get()), "cuCtxSetCurrent");
+}
 
 Stream Device::take_stream() const {
   {
@@ -135,46 +170,53 @@ void Device::give_stream(Stream stream) const {
   streams_.push_back(stream);
 }
 
+Stream Device::transfers() const { return opened().upload_stream.get(); }
+
+void Device::settle(Stream stream) const noexcept {
+  if (try_activate()) succeeded(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
 Address Device::allocate(const Memory& owner, Stream stream) const {
   activate();
   const auto bytes = static_cast<std::size_t>(owner.bytes());
   Address address = 0;
   Status status = driver().cuMemAllocAsync(&address, bytes, stream);
   if (status == kErrorOutOfMemory) {  // what was freed on other streams may be on its way
-    check(driver().cuCtxSynchronize(), "cuCtxSynchronize");
-    check(driver().cuMemPoolTrimTo(pool_, 0), "cuMemPoolTrimTo");
+    succeeded(driver().cuCtxSynchronize(), "cuCtxSynchronize");
+    succeeded(driver().cuMemPoolTrimTo(opened().pool, 0), "cuMemPoolTrimTo");
+    if (is_lost()) throw lost_error();
     status = driver().cuMemAllocAsync(&address, bytes, stream);
   }
   if (status == kErrorOutOfMemory)
-    throw Error(ErrorKind::kOutOfMemory, fmt::format("cuda:{}", ordinal_), out_of_memory(owner.bytes()));
+    throw Error(ErrorKind::kOutOfMemory, fmt::format("cuda:{}", ordinal_), out_of_memory(owner));
   check(status, "cuMemAllocAsync");
   const std::lock_guard lock(mutex_);
   live_.insert(&owner);
   return address;
 }
 
-void Device::free(const Memory& owner, Stream stream) const {
+void Device::free(const Memory& owner, Stream stream) const noexcept {
   {
     const std::lock_guard lock(mutex_);
     live_.erase(&owner);
   }
-  driver().cuMemFreeAsync(owner.address(), stream);  // fails only when the context is lost
+  if (!is_lost()) succeeded(driver().cuMemFreeAsync(owner.address(), stream), "cuMemFreeAsync");
 }
 
-std::string Device::out_of_memory(std::int64_t wanted) const {
+std::string Device::out_of_memory(const Memory& wanted) const {
   std::size_t free = 0, total = 0;
-  driver().cuMemGetInfo(&free, &total);
-  std::vector<const Memory*> largest;
-  std::string text = fmt::format("{} bytes wanted, {} of {} free", wanted, free, total);
+  succeeded(driver().cuMemGetInfo(&free, &total), "cuMemGetInfo");
+  std::string text = fmt::format("cuMemAllocAsync: {} bytes wanted for {}, {} of {} free", wanted.bytes(),
+                                 wanted.what(), free, total);
   const std::lock_guard lock(mutex_);
-  largest.assign(live_.begin(), live_.end());
+  std::vector<const Memory*> largest(live_.begin(), live_.end());
   std::sort(largest.begin(), largest.end(),
             [](const Memory* a, const Memory* b) { return a->bytes() > b->bytes(); });
   constexpr std::size_t kTold = 5;
   if (largest.size() > kTold) largest.resize(kTold);
-  if (!largest.empty()) text += "; the largest arrays are";
-  for (const Memory* const memory : largest)
-    text += fmt::format(" {} ({} bytes)", memory->what().to_string(), memory->bytes());
+  for (std::size_t i = 0; i < largest.size(); ++i)
+    text += fmt::format("{}{} ({} bytes)", i == 0 ? "; the largest here are " : ", ", largest[i]->what(),
+                        largest[i]->bytes());
   return text;
 }
 
@@ -200,51 +242,93 @@ void Device::give_event(Event event) const {
 void Device::upload(const std::byte* from, Memory& to) const {
   if (to.bytes() == 0) return;
   activate();
-  const std::lock_guard lock(ring_mutex_);
-  to.before_writing(transfers_);
-  ring_->upload(from, to.address(), static_cast<std::size_t>(to.bytes()), transfers_);
-  to.was_written(std::make_shared<const Moment>(*this, transfers_));
+  const Opened& here = opened();
+  const std::lock_guard lock(here.upload_mutex);
+  to.before_writing(here.upload_stream.get());
+  here.uploads.upload(from, to.address(), static_cast<std::size_t>(to.bytes()));
+  to.was_written(std::make_shared<const Moment>(*this, here.upload_stream.get()));
 }
 
 void Device::download(const Memory& from, std::byte* to) const {
   if (from.bytes() == 0) return;
   activate();
-  const std::lock_guard lock(ring_mutex_);
-  from.before_reading(transfers_);
-  ring_->download(from.address(), to, static_cast<std::size_t>(from.bytes()), transfers_);
+  const Opened& here = opened();
+  const std::lock_guard lock(here.download_mutex);
+  from.before_reading(here.download_stream.get());
+  here.downloads.download(from.address(), to, static_cast<std::size_t>(from.bytes()));
+}
+
+// Memory of a pool is read by another GPU when the pool allows it, whatever contexts do.
+bool Device::can_read(const Device& other) const {
+  if (&other == this) return true;
+  other.activate();
+  activate();
+  const std::lock_guard lock(mutex_);
+  const auto known = readable_.find(other.ordinal_);
+  if (known != readable_.end()) return known->second;
+  int can = 0;
+  check(driver().cuDeviceCanAccessPeer(&can, handle_, other.handle_), "cuDeviceCanAccessPeer");
+  const PoolAccess access{kOnDevice, handle_, kReadWrite};
+  const bool works = can != 0 && succeeded(driver().cuMemPoolSetAccess(other.opened().pool, &access, 1),
+                                           "cuMemPoolSetAccess");
+  log(LogLevel::info, fmt::format("cuda: copies from cuda:{} to cuda:{} go {}", other.ordinal_, ordinal_,
+                                  works ? "directly" : "through the host"));
+  return readable_[other.ordinal_] = works;
+}
+
+void Device::copy(Memory& from, Memory& to) const {
+  if (to.bytes() == 0) return;
+  const Opened &here = opened(), &there = from.device().opened();
+  activate();
+  const Stream stream = here.upload_stream.get();
+  const std::lock_guard lock(here.upload_mutex);
+  from.before_reading(stream);
+  to.before_writing(stream);
+  const auto bytes = static_cast<std::size_t>(to.bytes());
+  if (&from.device() == this)
+    check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), bytes, stream), "cuMemcpyDtoDAsync");
+  else
+    check(driver().cuMemcpyPeerAsync(to.address(), here.context.get(), from.address(), there.context.get(),
+                                     bytes, stream),
+          "cuMemcpyPeerAsync");
+  const auto moment = std::make_shared<const Moment>(*this, stream);
+  from.was_read(moment);
+  to.was_written(moment);
+}
+
+Devices find_devices() {
+  Devices found;
+  const Driver* const cu = find_driver(found.left_out);
+  if (cu == nullptr) return found;
+  int count = 0;
+  if (const Status status = cu->cuDeviceGetCount(&count); status != kSuccess) {
+    found.left_out = "no devices: " + status_name(status);
+    return found;
+  }
+  if (count == 0) found.left_out = "no NVIDIA GPU on this machine";
+  for (int i = 0; i < count; ++i) try {
+      found.usable.push_back(std::make_unique<Device>(i));
+    } catch (const Error& error) {
+      found.left_out += (found.left_out.empty() ? "" : "; ") + std::string(error.what());
+    }
+  return found;
 }
 
 const Devices& all_devices() {
-  static const Devices* const all = [] {
-    auto* const made = new Devices;  // never destroyed: memory may outlive what is static
-    std::string reason;
-    const Driver* const cu = find_driver(reason);
-    if (cu == nullptr) {
-      made->left_out = reason;
-      return made;
-    }
-    int count = 0;
-    if (const Status status = cu->cuDeviceGetCount(&count); status != kSuccess) {
-      made->left_out = "no devices: " + status_name(status);
-      return made;
-    }
-    if (count == 0) made->left_out = "no NVIDIA GPU on this machine";
-    for (int i = 0; i < count; ++i) try {
-        made->usable.push_back(std::make_unique<Device>(i));
-      } catch (const Error& error) {
-        made->left_out += (made->left_out.empty() ? "" : "; ") + std::string(error.what());
-      }
-    return made;
-  }();
-  return *all;
+  // Never destroyed: memory may outlive what is static.
+  static const Devices& all = *std::make_unique<Devices>(find_devices()).release();
+  return all;
 }
 
 const Device& device_of(int ordinal) {
   const Devices& all = all_devices();
   for (const auto& device : all.usable)
     if (device->ordinal() == ordinal) return *device;
-  throw Error(ErrorKind::kNotFound, fmt::format("cuda:{}", ordinal), "there is no such device", {},
-              all.left_out);
+  std::string there;
+  for (const auto& device : all.usable)
+    there += fmt::format("{}cuda:{} ({})", there.empty() ? "" : ", ", device->ordinal(), device->name());
+  throw Error(ErrorKind::kNotFound, fmt::format("cuda:{}", ordinal),
+              all.left_out.empty() ? "there is no such device" : all.left_out, there);
 }
 
 }  // namespace systole::cuda

@@ -1,321 +1,329 @@
+// Making a plan can compile a kernel, and what the heuristics take for the fastest often is not: plans of
+// many convolutions are made by several threads, each with a handle of its own, then timed one after another
+// on the device. Of what is known from an earlier process only the chosen one is made.
+
 #include "backend/cuda/dnn.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
-#include "backend/cuda/convolution.h"
 #include "backend/cuda/dnn_api.h"
+#include "backend/cuda/dnn_convolution.h"
+#include "backend/cuda/dnn_plan.h"
+#include "backend/cuda/tuning.h"
 #include "base/log.h"
+#include "runtime/timeline.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda {
 
 namespace {
 
-using dnn::Object;
-using Kind = Convolution::Kind;
+using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kX = 1, kW = 2, kY = 3;  // names of the arrays in a plan
-constexpr std::int64_t kMostWorkspace = std::int64_t{256} << 20;
-constexpr std::int64_t kMostConfigs = 16;
+constexpr std::size_t kMostAsked = 8;    // engines of one convolution
+constexpr std::size_t kMostTimed = 4;    // of them that can do it
+constexpr std::size_t kMostThreads = 8;  // that make plans
 
-int type_number(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return dnn::kFloat;
-    case DType::f64: return dnn::kDouble;
-    case DType::f16: return dnn::kHalf;
-    case DType::bf16: return dnn::kBFloat16;
-    default: return -1;
-  }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// cuDNN's handle of a device; used by one thread at a time.
-struct Shared {
-  std::mutex mutex;
-  dnn::Handle handle = nullptr;
-};
-Shared& shared(const Device& device) {
-  static std::mutex mutex;
-  static auto* const all = new std::map<int, Shared>;  // never destroyed, as devices
-  const std::lock_guard lock(mutex);
-  Shared& own = (*all)[device.ordinal()];
-  if (own.handle == nullptr) dnn::check(dnn::api().create(&own.handle), "cudnnCreate");
-  return own;
-}
+struct Planned {
+  DnnConvolution problem;
+  dnn::Shared* handle = nullptr;  // that the plan was made with, and runs on
+  std::optional<dnn::Plan> plan;
+  std::string reason;  // when there is none
 
-// Dimensions in the order N, C, H, W of an array with its channels last.
-Object tensor(std::int64_t id, DType dtype, std::int64_t n, std::int64_t c, const Convolution::Pair& hw) {
-  Object made(dnn::kTensor);
-  made.set_word(dnn::kTensorType, dnn::kDataTypeType, type_number(dtype));
-  made.set_numbers(dnn::kTensorDimensions, {n, c, hw[0], hw[1]});
-  made.set_numbers(dnn::kTensorStrides, {c * hw[0] * hw[1], 1, c * hw[1], c});
-  made.set_number(dnn::kTensorId, id);
-  made.set_number(dnn::kTensorAlignment, 16);
-  made.finalize();
-  return made;
-}
-
-struct Plan {
-  std::vector<Object> parts;  // that it is made of, and itself, last
-  std::int64_t workspace = 0;
-  const Object& object() const { return parts.back(); }
-};
-
-class Planner {
- public:
-  Planner(dnn::Handle handle, const Convolution& convolution, runtime::Math math)
-      : handle_(handle), c_(convolution), math_(math) {}
-
-  // The first that the heuristics propose and that is as exact as asked for.
-  Plan make() {
-    Plan plan;
-    std::vector<Object>& parts = plan.parts;
-    const bool forward = c_.kind == Kind::forward, data = c_.kind == Kind::input_grad;
-    const auto dtype = [&](bool is_output) { return is_output ? c_.output : c_.operands; };
-    const auto x = add(parts, tensor(kX, dtype(data), c_.batch, c_.channels, c_.image));
-    const auto w = add(parts, tensor(kW, dtype(c_.kind == Kind::weight_grad), c_.filters,
-                                     c_.channels / c_.groups, c_.window));
-    const auto y = add(parts, tensor(kY, dtype(forward), c_.batch, c_.filters, c_.result));
-    const auto convolution = add(parts, geometry());
-    Object operation(forward ? dnn::kForward : data ? dnn::kBackwardData : dnn::kBackwardFilter);
-    const float one = 1, zero = 0;
-    const double one_d = 1, zero_d = 0;
-    const bool wide = c_.operands == DType::f64;
-    const auto scale = [&](dnn::Attribute name, float value, double value_d) {
-      wide ? operation.set(name, static_cast<dnn::Type>(5), &value_d)
-           : operation.set(name, dnn::kFloatType, &value);
-    };
-    if (forward) {
-      scale(dnn::kForwardAlpha, one, one_d);
-      scale(dnn::kForwardBeta, zero, zero_d);
-      operation.set_object(dnn::kForwardConvolution, parts[convolution]);
-      operation.set_object(dnn::kForwardX, parts[x]);
-      operation.set_object(dnn::kForwardW, parts[w]);
-      operation.set_object(dnn::kForwardY, parts[y]);
-    } else if (data) {
-      scale(dnn::kDataAlpha, one, one_d);
-      scale(dnn::kDataBeta, zero, zero_d);
-      operation.set_object(dnn::kDataConvolution, parts[convolution]);
-      operation.set_object(dnn::kDataDx, parts[x]);
-      operation.set_object(dnn::kDataW, parts[w]);
-      operation.set_object(dnn::kDataDy, parts[y]);
-    } else {
-      scale(dnn::kFilterAlpha, one, one_d);
-      scale(dnn::kFilterBeta, zero, zero_d);
-      operation.set_object(dnn::kFilterConvolution, parts[convolution]);
-      operation.set_object(dnn::kFilterX, parts[x]);
-      operation.set_object(dnn::kFilterDw, parts[w]);
-      operation.set_object(dnn::kFilterDy, parts[y]);
-    }
-    operation.finalize();
-    const auto done = add(parts, std::move(operation));
-    Object graph(dnn::kGraph);
-    graph.set(dnn::kGraphHandle, dnn::kHandleType, &handle_);
-    graph.set_object(dnn::kGraphOperations, parts[done]);
-    graph.finalize();
-    const auto whole = add(parts, std::move(graph));
-    std::string reason = "no engine for it";
-    for (const int mode : {dnn::kHeuristicA, dnn::kHeuristicFallback})
-      if (take_first(mode, whole, plan, reason)) return plan;
-    throw Error(ErrorKind::kUnsupported, "cudnn", reason);
+  void run(Stream stream, std::span<const Address> arrays, Address workspace) const {
+    execute(*handle, stream, problem, *plan, arrays, workspace);
   }
-
- private:
-  static std::size_t add(std::vector<Object>& parts, Object part) {
-    parts.push_back(std::move(part));
-    return parts.size() - 1;
-  }
-
-  Object geometry() const {
-    Object made(dnn::kConvolution);
-    made.set_word(dnn::kConvolutionComputeType, dnn::kDataTypeType,
-                  c_.operands == DType::f64 ? dnn::kDouble : dnn::kFloat);
-    made.set_word(dnn::kConvolutionMode, dnn::kConvolutionModeType, dnn::kCrossCorrelation);
-    made.set_number(dnn::kConvolutionSpatialDims, 2);
-    const auto list = [](const Convolution::Pair& pair) {
-      return std::vector<std::int64_t>(pair.begin(), pair.end());
-    };
-    made.set_numbers(dnn::kConvolutionDilations, list(c_.dilations));
-    made.set_numbers(dnn::kConvolutionStrides, list(c_.strides));
-    made.set_numbers(dnn::kConvolutionPrePaddings, list(c_.before));
-    made.set_numbers(dnn::kConvolutionPostPaddings, list(c_.after));
-    made.finalize();
-    return made;
-  }
-
-  bool take_first(int mode, std::size_t graph, Plan& plan, std::string& reason) {
-    Object heuristic(dnn::kEngineHeuristic);
-    heuristic.set_object(dnn::kHeuristicGraph, plan.parts[graph]);
-    heuristic.set_word(dnn::kHeuristicMode, dnn::kHeuristicModeType, mode);
-    try {
-      heuristic.finalize();
-    } catch (const Error& error) {
-      reason = error.message();
-      return false;
-    }
-    std::vector<Object> configs;
-    std::vector<dnn::Descriptor> descriptors;
-    for (std::int64_t i = 0; i < kMostConfigs; ++i) {
-      configs.emplace_back(dnn::kEngineConfig);
-      descriptors.push_back(configs.back().get());
-    }
-    std::int64_t count = 0;
-    dnn::check(dnn::api().get(heuristic.get(), dnn::kHeuristicResults, dnn::kDescriptorType, kMostConfigs,
-                              &count, descriptors.data()),
-               "cudnnBackendGetAttribute");
-    for (std::int64_t i = 0; i < std::min(count, kMostConfigs); ++i) {
-      Object& config = configs[static_cast<std::size_t>(i)];
-      if (!is_exact(config)) {
-        reason = "its engines are less exact than asked for";
-        continue;
-      }
-      Object made(dnn::kPlan);
-      made.set(dnn::kPlanHandle, dnn::kHandleType, &handle_);
-      made.set_object(dnn::kPlanConfig, config);
-      try {
-        made.finalize();
-      } catch (const Error& error) {
-        reason = error.message();
-        continue;
-      }
-      plan.workspace = made.number(dnn::kPlanWorkspace);
-      if (plan.workspace > kMostWorkspace) {
-        reason = "it takes too much memory to work with";
-        continue;
-      }
-      plan.parts.push_back(std::move(config));
-      plan.parts.push_back(std::move(made));
-      return true;
-    }
-    return false;
-  }
-
-  // f32 means f32, unless tf32 was asked for.
-  bool is_exact(const Object& config) const {
-    Object engine(dnn::kEngine);
-    dnn::Descriptor descriptor = engine.get();
-    std::int64_t count = 0;
-    if (dnn::api().get(config.get(), dnn::kConfigEngine, dnn::kDescriptorType, 1, &count, &descriptor) != 0)
-      return false;
-    std::vector<int> notes(32, -1);
-    if (dnn::api().get(engine.get(), dnn::kEngineNotes, dnn::kNoteType,
-                       static_cast<std::int64_t>(notes.size()), &count, notes.data()) != 0)
-      return false;
-    const auto has = [&](int note) {
-      return std::find(notes.begin(), notes.begin() + std::min<std::int64_t>(count, 32), note) !=
-             notes.begin() + std::min<std::int64_t>(count, 32);
-    };
-    if (has(dnn::kNoteFft) || has(dnn::kNoteWinograd) || has(dnn::kNoteReducedPrecision)) return false;
-    if (c_.operands == DType::f32 && math_ == runtime::Math::f32)
-      return !has(dnn::kNoteTensorCore) && !has(dnn::kNoteDownConverts);
-    return true;
-  }
-
-  const dnn::Handle handle_;
-  const Convolution& c_;
-  const runtime::Math math_;
 };
 
 class ConvolutionCall final : public LibraryCall {
  public:
-  ConvolutionCall(Shared& shared, const Convolution& convolution, runtime::Math math)
-      : shared_(shared), kind_(convolution.kind), plan_(Planner(shared.handle, convolution, math).make()) {}
-
-  std::int64_t workspace() const { return plan_.workspace; }
+  ConvolutionCall(const Planned& planned, const DnnConvolution& problem)
+      : planned_(planned), first_(problem.first), second_(problem.second) {
+    for (const ConvolutionWork::Step& step : problem.work.steps)
+      if (step.kind != ConvolutionWork::Kind::relu) read_.push_back(step.input);
+  }
 
   void run(Stream stream, std::span<const Address> inputs, std::span<const Address> outputs,
            Address workspace) const override {
-    // Operands in the node's order, by the plan's names.
-    const std::int64_t names[] = {kind_ == Kind::input_grad ? kY : kX, kind_ == Kind::weight_grad ? kY : kW,
-                                  kind_ == Kind::forward      ? kY
-                                  : kind_ == Kind::input_grad ? kX
-                                                              : kW};
-    void* const pointers[] = {reinterpret_cast<void*>(inputs[0]), reinterpret_cast<void*>(inputs[1]),
-                              reinterpret_cast<void*>(outputs[0])};
-    void* const scratch = reinterpret_cast<void*>(workspace);
-    Object pack(dnn::kVariantPack);
-    pack.set(dnn::kPackIds, dnn::kInt64Type, names, 3);
-    pack.set(dnn::kPackPointers, dnn::kPointerType, pointers, 3);
-    pack.set(dnn::kPackWorkspace, dnn::kPointerType, &scratch);
-    pack.finalize();
-    const std::lock_guard lock(shared_.mutex);
-    dnn::check(dnn::api().set_stream(shared_.handle, stream), "cudnnSetStream");
-    dnn::check(dnn::api().execute(shared_.handle, plan_.object().get(), pack.get()), "cudnnBackendExecute");
+    std::vector<Address> arrays{inputs[first_], inputs[second_], outputs[0]};
+    for (const std::size_t i : read_) arrays.push_back(inputs[i]);
+    planned_.run(stream, arrays, workspace);
   }
 
  private:
-  Shared& shared_;
-  const Kind kind_;
-  const Plan plan_;
+  const Planned& planned_;  // kept as long as the process
+  const std::size_t first_, second_;
+  std::vector<std::size_t> read_;
 };
 
-struct Planned {
-  std::shared_ptr<const ConvolutionCall> call;
-  std::string reason;  // when there is none
-};
+// A convolution on its way to a plan.
+struct Draft {
+  Planned* planned = nullptr;
+  Question question;
+  std::vector<std::optional<dnn::Plan>> plans;  // by engine, in the order of the heuristics
 
-// Plans are made once for equal convolutions.
-const Planned& planned(const Device& device, const Convolution& convolution, runtime::Math math) {
-  static std::mutex mutex;
-  static auto* const all = new std::map<std::string, Planned>;
-  const std::string key = fmt::format("{} {} {}", device.ordinal(), convolution.text(),
-                                      math == runtime::Math::tf32 ? "tf32" : "f32");
-  const std::lock_guard lock(mutex);
-  const auto [found, is_new] = all->try_emplace(key);
-  if (!is_new) return found->second;
-  try {
-    device.activate();
-    Shared& own = shared(device);
-    const std::lock_guard handle_lock(own.mutex);
-    found->second.call = std::make_shared<const ConvolutionCall>(own, convolution, math);
-  } catch (const Error& error) {
-    found->second.reason = error.message();
-    log(LogLevel::info, fmt::format("cuda: cudnn declines {}: {}", convolution.text(), error.message()));
+  std::size_t made() const {
+    return static_cast<std::size_t>(
+        std::count_if(plans.begin(), plans.end(), [](const auto& plan) { return plan.has_value(); }));
   }
-  return found->second;
+
+  void make(const Device& device, dnn::Shared& shared) {
+    const dnn::Handle handle = shared.handle;
+    const DnnConvolution& problem = planned->problem;
+    planned->handle = &shared;
+    try {
+      const dnn::Engines engines = engines_of(handle, problem);
+      question = {.name = fmt::format("cudnn {}", problem.text()),
+                  .details = fmt::format("cudnn {}", dnn::api().version()),
+                  .choice = "engine",
+                  .count = static_cast<int>(std::min(engines.count(), kMostAsked)),
+                  .is_measured = !problem.is_deterministic};
+      plans.resize(engines.count());
+      if (const std::optional<Answer> known = known_answer(device, question))
+        if (const auto choice = static_cast<std::size_t>(known->choice); make(engines, handle, choice))
+          return;
+      const std::size_t enough = problem.is_deterministic ? 1 : kMostTimed;
+      for (std::size_t i = 0; i < engines.count() && (i < kMostAsked || made() == 0) && made() < enough; ++i)
+        make(engines, handle, i);
+    } catch (const Error& error) {
+      planned->reason = error.message();
+    }
+  }
+
+ private:
+  bool make(const dnn::Engines& engines, dnn::Handle handle, std::size_t i) {
+    try {
+      plans[i] = engines.plan(handle, i);
+      return true;
+    } catch (const Error& error) {
+      planned->reason = error.message();
+      return false;
+    }
+  }
+};
+
+class Plans {
+ public:
+  explicit Plans(const Device& device) : device_(device) {}
+
+  // Of all that have none yet.
+  void make(const std::vector<DnnConvolution>& problems) {
+    const std::lock_guard lock(mutex_);
+    std::vector<Draft> drafts;
+    for (const DnnConvolution& problem : problems) {
+      const auto [found, is_new] = all_.try_emplace(problem.text());
+      if (!is_new) continue;
+      found->second.problem = problem;
+      drafts.emplace_back().planned = &found->second;
+    }
+    if (drafts.empty()) return;
+    device_.activate();
+    const Clock::time_point begin = Clock::now();
+    {
+      const timeline::Span span("compile", "cudnn plans");
+      make_all(drafts);
+    }
+    const double making = seconds_since(begin);
+    std::size_t made = 0;
+    {
+      const timeline::Span span("compile", "cudnn timing");
+      for (Draft& draft : drafts) {
+        made += draft.made();
+        choose(draft);
+      }
+    }
+    if (log_enabled(LogLevel::info))
+      log(LogLevel::info,
+          fmt::format("cuda: cudnn made {} plans for {} convolutions in {:.2f} s, timed them in {:.2f} s",
+                      made, drafts.size(), making, seconds_since(begin) - making));
+  }
+
+  const Planned& get(const DnnConvolution& problem) {
+    make({problem});
+    const std::lock_guard lock(mutex_);
+    return all_.at(problem.text());
+  }
+
+ private:
+  // Threads take the next that nobody has taken.
+  void make_all(std::vector<Draft>& drafts) {
+    const std::size_t wanted =
+        std::min({drafts.size(), kMostThreads, std::size_t{std::thread::hardware_concurrency()}});
+    while (handles_.empty() || handles_.size() < wanted) {
+      dnn::Shared& made = handles_.emplace_back();
+      dnn::check(dnn::api().create(&made.handle), "cudnnCreate");
+    }
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&](dnn::Shared& shared) {
+      if (!device_.try_activate()) return;
+      const std::lock_guard lock(shared.mutex);
+      for (std::size_t i = next++; i < drafts.size(); i = next++) drafts[i].make(device_, shared);
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t t = 1; t < wanted; ++t) threads.emplace_back(work, std::ref(handles_[t]));
+    work(handles_[0]);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void choose(Draft& draft) const {
+    Planned& planned = *draft.planned;
+    if (draft.made() == 0) {
+      if (planned.reason.empty()) planned.reason = "no engine for it";
+      log(LogLevel::info, fmt::format("cuda: cudnn declines {}: {}", planned.problem.text(), planned.reason));
+      return;
+    }
+    const auto first = std::find_if(draft.plans.begin(), draft.plans.end(),
+                                    [](const auto& plan) { return plan.has_value(); });
+    auto best = first;
+    if (draft.made() > 1)
+      best = draft.plans.begin() +
+             best_of(device_, draft.question, [&](Stream stream) { return trial(draft, stream); }).choice;
+    planned.plan = std::move(*best ? *best : *first);
+  }
+
+  Trial trial(const Draft& draft, Stream stream) const {
+    std::vector<std::int64_t> bytes = array_bytes(draft.planned->problem);
+    std::int64_t most = 0;
+    for (const auto& plan : draft.plans)
+      if (plan) most = std::max(most, plan->workspace);
+    bytes.push_back(most);
+    auto scratch = std::make_shared<const Scratch>(device_, stream, bytes);
+    return [&draft, scratch](int choice, Stream on) {
+      const std::optional<dnn::Plan>& plan = draft.plans[static_cast<std::size_t>(choice)];
+      if (!plan) throw Error(ErrorKind::kUnsupported, "cudnn", "it is none of the first");
+      const std::span<const Address> all(scratch->addresses());
+      execute(*draft.planned->handle, on, draft.planned->problem, *plan, all.first(all.size() - 1),
+              all.back());
+    };
+  }
+
+  const Device& device_;
+  std::mutex mutex_;
+  std::map<std::string, Planned> all_;  // places stay, here too:
+  std::deque<dnn::Shared> handles_;
+};
+
+Plans& plans_of(const Device& device) {
+  static std::mutex mutex;
+  static auto* const all = new std::map<int, Plans>;  // never destroyed, as devices
+  const std::lock_guard lock(mutex);
+  return all->try_emplace(device.ordinal(), device).first->second;
 }
 
-std::string read(const lower::Region& region, Convolution& convolution) {
+std::string read(const lower::Region& region, const DnnWishes& wishes, DnnConvolution& out) {
   if (!dnn::absence().empty()) return dnn::absence();
-  const ir::Graph& graph = region.graph;
-  const ir::Node& node = graph.node(region.anchor);
-  if (graph.outputs().size() != 1 || graph.outputs()[0].value.node != region.anchor)
-    return "no work on the result yet";
-  for (const ir::ValueId v : node.operands)
-    if (graph.node(v.node).op != ir::Op::input) return "an operand is computed on the way";
-  if (graph.inputs().size() != 2) return "one array is both operands";
-  if (std::string reason = read_convolution(graph, node, convolution); !reason.empty()) return reason;
-  if (type_number(convolution.operands) < 0 || type_number(convolution.output) < 0)
-    return fmt::format("no convolutions of {}", systole::name(convolution.operands));
-  if (!is_channels_last(node, convolution)) return "channels are not last";
-  return {};
+  out.is_true_f32 = wishes.math == runtime::Math::f32;
+  out.is_deterministic = wishes.is_deterministic;
+  return read_dnn_convolution(region, out);
+}
+
+// Every convolution of the graph and of its sub-graphs.
+void collect(const ir::Graph& graph, const DnnWishes& wishes, std::vector<DnnConvolution>& out) {
+  for (const ir::Node& node : graph.nodes()) {
+    for (const ir::GraphRef& sub : node.graphs) collect(*sub, wishes, out);
+    if (node.op != ir::Op::convolution) continue;
+    lower::Region alone;
+    ir::Values operands;
+    for (const ir::ValueId v : node.operands)
+      operands.push_back(alone.graph.input(fmt::format("i{}", operands.size()), graph.type(v)));
+    const ir::Value result = alone.graph.add(ir::Op::convolution, operands, node.attrs);
+    alone.graph.output(result);
+    alone.anchor = result.id().node;
+    DnnConvolution problem;
+    if (read(alone, wishes, problem).empty()) out.push_back(std::move(problem));
+  }
 }
 
 }  // namespace
 
 std::string dnn_absence() { return dnn::absence(); }
 
-lower::Claim dnn_offer(const Device& device, const lower::Region& region, runtime::Math math) {
-  Convolution convolution;
-  if (std::string reason = read(region, convolution); !reason.empty())
+void dnn_prepare(const Device& device, const ir::Graph& graph, const DnnWishes& wishes) {
+  std::vector<DnnConvolution> problems;
+  collect(graph, wishes, problems);
+  if (!problems.empty()) plans_of(device).make(problems);
+}
+
+std::int64_t dnn_channels(const Device& device, const Convolution& convolution, const DnnWishes& wishes) {
+  std::vector<DnnConvolution> ways;
+  for (const std::int64_t channels : {convolution.channels, std::int64_t{4}, std::int64_t{8}}) {
+    if (channels < convolution.channels) continue;
+    DnnConvolution& way = ways.emplace_back();
+    way.convolution = convolution;
+    way.convolution.channels = channels;
+    way.work.output = convolution.output;
+    way.is_true_f32 = wishes.math == runtime::Math::f32;
+    way.is_deterministic = wishes.is_deterministic;
+  }
+  const Question question{.name = fmt::format("cudnn channels of {}", convolution.text()),
+                          .details = fmt::format("cudnn {}", dnn::api().version()),
+                          .choice = "way",
+                          .count = static_cast<int>(ways.size()),
+                          .is_measured = !wishes.is_deterministic};
+  std::vector<const Planned*> planned;
+  if (!known_answer(device, question)) {
+    Plans& plans = plans_of(device);
+    plans.make(ways);
+    for (const DnnConvolution& way : ways) planned.push_back(&plans.get(way));
+  }
+  const Answer answer = best_of(device, question, [&](Stream stream) -> Trial {
+    std::vector<std::int64_t> bytes = array_bytes(ways.back());  // the largest
+    std::int64_t most = 0;
+    for (const Planned* way : planned)
+      if (way->plan) most = std::max(most, way->plan->workspace);
+    bytes.push_back(most);
+    auto scratch = std::make_shared<const Scratch>(device, stream, bytes);
+    return [planned, scratch](int choice, Stream on) {
+      const Planned& way = *planned[static_cast<std::size_t>(choice)];
+      if (!way.plan) throw Error(ErrorKind::kUnsupported, "cudnn", way.reason);
+      const std::span<const Address> all(scratch->addresses());
+      if (choice > 0)  // the image is written once more
+        check(
+            driver().cuMemsetD8Async(all[0], 0x3c, static_cast<std::size_t>(array_bytes(way.problem)[0]), on),
+            "cuMemsetD8Async");
+      way.run(on, all.first(3), all.back());
+    };
+  });
+  return ways[static_cast<std::size_t>(answer.choice)].convolution.channels;
+}
+
+lower::Claim dnn_offer(const Device& device, const lower::Region& region, const DnnWishes& wishes) {
+  DnnConvolution problem;
+  if (std::string reason = read(region, wishes, problem); !reason.empty())
     return lower::Claim::declined("cudnn: " + reason);
-  const Planned& plan = planned(device, convolution, math);
-  if (!plan.call) return lower::Claim::declined("cudnn: " + plan.reason);
+  const Planned& planned = plans_of(device).get(problem);
+  if (!planned.plan) return lower::Claim::declined("cudnn: " + planned.reason);
   const char* const names[] = {"cudnn.convolution", "cudnn.input_grad", "cudnn.weight_grad"};
-  return {names[static_cast<int>(convolution.kind)], {}, 10, plan.call->workspace()};
+  std::string name = names[static_cast<int>(problem.convolution.kind)];
+  for (const ConvolutionWork::Step& step : problem.work.steps)
+    name += std::string("_") + std::string(systole::cuda::name(step.kind));
+  return {std::move(name), {}, 10, planned.plan->workspace};
 }
 
 std::shared_ptr<const LibraryCall> dnn_call(const Device& device, const lower::Region& region,
-                                            runtime::Math math) {
-  Convolution convolution;
-  if (std::string reason = read(region, convolution); !reason.empty())
+                                            const DnnWishes& wishes) {
+  DnnConvolution problem;
+  if (std::string reason = read(region, wishes, problem); !reason.empty())
     throw Error(ErrorKind::kInternal, "cudnn", reason);
-  return planned(device, convolution, math).call;
+  const Planned& planned = plans_of(device).get(problem);
+  if (!planned.plan) throw Error(ErrorKind::kInternal, "cudnn", planned.reason);
+  return std::make_shared<ConvolutionCall>(planned, problem);
 }
 
 }  // namespace systole::cuda

@@ -15,13 +15,14 @@ namespace {
 constexpr std::size_t kLeastVersion = 90000;
 
 struct Found {
+  void* library = nullptr;
   Api api;
   std::string absence;
 };
 
-std::string load(Api& api) {
+std::string load(void*& library, Api& api) {
   std::string reason;
-  void* const library = open_library({"libcudnn.so.9", "libcudnn.so"}, {"nvidia/cudnn/lib"}, reason);
+  library = open_library({"libcudnn.so.9", "libcudnn.so"}, {"nvidia/cudnn/lib"}, reason);
   if (library == nullptr) return reason;
   const auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::decay_t<decltype(function)>>(::dlsym(library, name));
@@ -42,7 +43,7 @@ std::string load(Api& api) {
 const Found& found() {
   static const Found only = [] {
     Found made;
-    made.absence = load(made.api);
+    made.absence = load(made.library, made.api);
     return made;
   }();
   return only;
@@ -52,6 +53,9 @@ const Found& found() {
 
 std::string absence() { return found().absence; }
 const Api& api() { return found().api; }
+void* symbol(const char* name) {
+  return found().library == nullptr ? nullptr : ::dlsym(found().library, name);
+}
 
 void check(int status, const char* call) {
   if (status == 0) return;

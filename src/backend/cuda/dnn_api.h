@@ -12,10 +12,11 @@
 
 namespace systole::cuda::dnn {
 
-using Handle = struct HandleObject*;
+using Handle = Opaque<struct HandleObject>;
 using Descriptor = void*;
 
 enum Kind : int {
+  kPointwise = 0,
   kConvolution = 1,
   kEngine = 2,
   kEngineConfig = 3,
@@ -24,12 +25,21 @@ enum Kind : int {
   kForward = 10,
   kBackwardFilter = 11,
   kBackwardData = 12,
+  kPointwiseOperation = 13,
   kGraph = 15,
   kVariantPack = 16,
   kTensor = 17,
+  kMatmul = 18,
+  kMatmulOperation = 19,
+  kReduction = 21,
+  kReductionOperation = 22,
+  kReshapeOperation = 31,
 };
 
 enum Attribute : int {
+  kPointwiseMode = 0,
+  kPointwiseComputeType = 1,
+  kPointwiseAxis = 9,
   kConvolutionComputeType = 100,
   kConvolutionMode = 101,
   kConvolutionDilations = 102,
@@ -62,6 +72,11 @@ enum Attribute : int {
   kFilterDw = 715,
   kFilterX = 716,
   kFilterDy = 717,
+  kPointwiseDescriptor = 750,
+  kPointwiseX = 751,
+  kPointwiseB = 752,
+  kPointwiseY = 753,
+  kPointwiseT = 758,
   kGraphHandle = 800,
   kGraphOperations = 801,
   kTensorAlignment = 900,
@@ -69,22 +84,40 @@ enum Attribute : int {
   kTensorDimensions = 902,
   kTensorStrides = 903,
   kTensorId = 906,
+  kTensorIsVirtual = 907,
+  kTensorIsByValue = 908,
   kPackIds = 1000,
   kPackPointers = 1001,
   kPackWorkspace = 1003,
   kEngineNotes = 1303,
+  kMatmulComputeType = 1500,
+  kMatmulA = 1520,
+  kMatmulB = 1521,
+  kMatmulC = 1522,
+  kMatmulDescriptor = 1523,
+  kReductionOperator = 1600,
+  kReductionComputeType = 1601,
+  kReductionX = 1610,
+  kReductionY = 1611,
+  kReductionDescriptor = 1612,
+  kReshapeX = 2200,
+  kReshapeY = 2201,
 };
 
 enum Type : int {
   kHandleType = 0,
   kDataTypeType = 1,
+  kBooleanType = 2,
   kInt64Type = 3,
   kFloatType = 4,
+  kDoubleType = 5,
   kPointerType = 6,
   kConvolutionModeType = 7,
   kHeuristicModeType = 8,
   kNoteType = 11,
+  kPointwiseModeType = 14,
   kDescriptorType = 15,
+  kReductionOperatorType = 18,
 };
 
 enum : int {
@@ -94,13 +127,28 @@ enum : int {
   kFloat = 0,
   kDouble = 1,
   kHalf = 2,
+  kInt32 = 4,
   kBFloat16 = 9,
+  kBoolean = 11,
   kNoteTensorCore = 0,
   kNoteDownConverts = 1,
   kNoteReducedPrecision = 2,
   kNoteFft = 3,
   kNoteNondeterministic = 4,
   kNoteWinograd = 5,
+  kAdd = 0,  // modes of pointwise work
+  kMul = 1,
+  kDiv = 6,
+  kSub = 9,
+  kExp = 13,
+  kLog = 15,
+  kIdentity = 21,
+  kRelu = 100,
+  kIsGreaterOrEqual = 303,
+  kIndex = 501,
+  kSelect = 601,
+  kReduceAdd = 0,
+  kReduceMax = 3,
 };
 
 struct Api {
@@ -119,6 +167,7 @@ struct Api {
 
 std::string absence();
 const Api& api();
+void* symbol(const char* name);  // of the library; null when it has none of that name
 void check(int status,
            const char* call);  // throws kUnsupported with cuDNN's words, kInternal for its own faults
 

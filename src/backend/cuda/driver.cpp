@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <atomic>
+#include <cstdlib>
+#include <utility>
 
-#include "base/env.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda {
@@ -30,17 +30,7 @@ std::string load(Driver& driver) {
            "needed";
   SYSTOLE_CUDA_FUNCTIONS(SYSTOLE_CUDA_FIND)
 #undef SYSTOLE_CUDA_FIND
-  int version = 0;
-  if (driver.cuDriverGetVersion(&version) != kSuccess || version < kLeastVersion)
-    return fmt::format("the NVIDIA driver is too old: it knows CUDA {}.{}, 12.0 is needed", version / 1000,
-                       version % 1000 / 10);
-  if (const Status status = driver.cuInit(0); status != kSuccess) {
-    const char* words = nullptr;
-    driver.cuGetErrorString(status, &words);
-    return fmt::format("the NVIDIA driver does not start: {} ({})", words != nullptr ? words : "no reason",
-                       static_cast<int>(status));
-  }
-  return {};
+  return start_driver(driver);
 }
 
 const Found& found() {
@@ -53,11 +43,11 @@ const Found& found() {
 }
 
 std::atomic<const Driver*> replaced{nullptr};
+thread_local Health* current_health = nullptr;
 
-// A kernel that went wrong leaves a context in which nothing works any more.
 bool loses_context(Status status) {
   switch (status) {
-    case 700:  // CUDA_ERROR_ILLEGAL_ADDRESS
+    case kErrorIllegalAddress:
     case 702:  // LAUNCH_TIMEOUT
     case 709:  // CONTEXT_IS_DESTROYED
     case 710:  // ASSERT
@@ -76,7 +66,31 @@ bool loses_context(Status status) {
   }
 }
 
+std::string in_words(Status status, std::string_view call) {
+  const char* words = nullptr;
+  if (driver().cuGetErrorString(status, &words) != kSuccess || words == nullptr) words = "no reason";
+  return fmt::format("{}: {} ({})", call, status_name(status), words);
+}
+
 }  // namespace
+
+std::string start_driver(const Driver& driver) {
+  int version = 0;
+  if (driver.cuDriverGetVersion(&version) != kSuccess || version < kLeastVersion)
+    return fmt::format("the NVIDIA driver is too old: it knows CUDA {}.{}, 12.0 is needed", version / 1000,
+                       version % 1000 / 10);
+  const Status status = driver.cuInit(0);
+  if (status == kSuccess) return {};
+  if (status == kErrorNoDevice) {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    return visible == nullptr ? "no NVIDIA GPU on this machine"
+                              : fmt::format("no NVIDIA GPU: CUDA_VISIBLE_DEVICES is \"{}\"", visible);
+  }
+  const char* words = nullptr;
+  driver.cuGetErrorString(status, &words);
+  return fmt::format("the NVIDIA driver does not start: {} ({})", words != nullptr ? words : "no reason",
+                     status);
+}
 
 const Driver* find_driver(std::string& reason) {
   if (const Driver* const other = replaced.load(); other != nullptr) return other;
@@ -96,17 +110,36 @@ void set_driver(const Driver* driver) { replaced.store(driver); }
 std::string status_name(Status status) {
   const char* name = nullptr;
   if (driver().cuGetErrorName(status, &name) == kSuccess && name != nullptr) return name;
-  return fmt::format("status {}", static_cast<int>(status));
+  return fmt::format("status {}", status);
 }
+
+void Health::lose(std::string why) {
+  const std::lock_guard lock(mutex_);
+  if (lost_.load(std::memory_order_relaxed)) return;
+  why_ = std::move(why);
+  lost_.store(true, std::memory_order_release);
+}
+
+std::string Health::why() const {
+  const std::lock_guard lock(mutex_);
+  return why_;
+}
+
+void set_current_health(Health* health) { current_health = health; }
 
 void check(Status status, std::string_view call) {
   if (status == kSuccess) return;
   const ErrorKind kind = status == kErrorOutOfMemory ? ErrorKind::kOutOfMemory
                          : loses_context(status)     ? ErrorKind::kContextLost
                                                      : ErrorKind::kInternal;
-  const char* words = nullptr;
-  if (driver().cuGetErrorString(status, &words) != kSuccess || words == nullptr) words = "no reason";
-  throw Error(kind, "cuda", fmt::format("{}: {} ({})", call, status_name(status), words));
+  std::string message = in_words(status, call);
+  if (kind == ErrorKind::kContextLost && current_health != nullptr) current_health->lose(message);
+  throw Error(kind, "cuda", std::move(message));
+}
+
+bool succeeded(Status status, std::string_view call) noexcept {
+  if (loses_context(status) && current_health != nullptr) current_health->lose(in_words(status, call));
+  return status == kSuccess;
 }
 
 }  // namespace systole::cuda

@@ -3,10 +3,12 @@
 // The functions of the CUDA driver that the backend calls, from the driver of this machine. Their names,
 // types and numbers are NVIDIA's binary interface, written down here so that no header of CUDA is needed to
 // build; where there is one, tests/cuda compares. Every status is checked: what fails is an Error with its
-// name.
+// name. A fault that a context does not survive is remembered, so that nobody asks the driver in vain.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -14,14 +16,17 @@ namespace systole::cuda {
 
 using Status = int;  // CUresult
 using Address = std::uint64_t;
-using Context = struct ContextObject*;
-using Stream = struct StreamObject*;
-using Event = struct EventObject*;
-using LoadedModule = struct ModuleObject*;
-using Function = struct FunctionObject*;
-using Graph = struct GraphObject*;
-using GraphExec = struct GraphExecObject*;
-using MemoryPool = struct MemoryPoolObject*;
+// A handle of NVIDIA's.
+template <class Object>
+using Opaque = Object*;
+using Context = Opaque<struct ContextObject>;
+using Stream = Opaque<struct StreamObject>;
+using Event = Opaque<struct EventObject>;
+using LoadedModule = Opaque<struct ModuleObject>;
+using Function = Opaque<struct FunctionObject>;
+using Graph = Opaque<struct GraphObject>;
+using GraphExec = Opaque<struct GraphExecObject>;
+using MemoryPool = Opaque<struct MemoryPoolObject>;
 
 enum DriverConstant : int {
   kStreamNonBlocking = 1,     // CU_STREAM_NON_BLOCKING
@@ -33,6 +38,12 @@ enum DriverConstant : int {
   kComputeMajor = 75,
   kComputeMinor = 76,
   kMemoryPoolsSupported = 115,
+  kOnDevice = 1,   // CU_MEM_LOCATION_TYPE_DEVICE
+  kReadWrite = 3,  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+};
+
+struct PoolAccess {  // CUmemAccessDesc
+  int location_type, device, flags;
 };
 
 enum DriverStatus : Status {
@@ -41,6 +52,7 @@ enum DriverStatus : Status {
   kErrorNotInitialized = 3,
   kErrorNoDevice = 100,
   kErrorNotReady = 600,
+  kErrorIllegalAddress = 700,
 };
 
 #define SYSTOLE_CUDA_FUNCTIONS(X)                                                                    \
@@ -55,13 +67,14 @@ enum DriverStatus : Status {
   X(cuDeviceGetAttribute, cuDeviceGetAttribute, (int*, int, int))                                    \
   X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, (int*, int, int))                                  \
   X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (Context*, int))                             \
+  X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (int))                                  \
   X(cuCtxSetCurrent, cuCtxSetCurrent, (Context))                                                     \
   X(cuCtxGetCurrent, cuCtxGetCurrent, (Context*))                                                    \
   X(cuCtxSynchronize, cuCtxSynchronize, ())                                                          \
-  X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, (Context, unsigned))                               \
   X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (MemoryPool*, int))                        \
   X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, (MemoryPool, int, void*))                          \
   X(cuMemPoolTrimTo, cuMemPoolTrimTo, (MemoryPool, std::size_t))                                     \
+  X(cuMemPoolSetAccess, cuMemPoolSetAccess, (MemoryPool, const PoolAccess*, std::size_t))            \
   X(cuMemGetInfo, cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                     \
   X(cuMemAllocAsync, cuMemAllocAsync, (Address*, std::size_t, Stream))                               \
   X(cuMemFreeAsync, cuMemFreeAsync, (Address, Stream))                                               \
@@ -107,6 +120,9 @@ struct Driver {
 #undef SYSTOLE_CUDA_MEMBER
 };
 
+// Empty when the driver can be used, and now is initialised; else why not.
+std::string start_driver(const Driver& driver);
+
 // The driver of this machine, initialised; null, and the reason, when there is none.
 const Driver* find_driver(std::string& reason);
 const Driver& driver();  // throws kUnsupported with that reason
@@ -114,7 +130,24 @@ const Driver& driver();  // throws kUnsupported with that reason
 // Puts another in its place, before anything else asks for it: a recording one, in tests.
 void set_driver(const Driver* driver);
 
+// Whether a context still works. A kernel that went wrong leaves one in which nothing does any more.
+class Health {
+ public:
+  bool is_lost() const { return lost_.load(std::memory_order_acquire); }
+  void lose(std::string why);  // the first reason stays
+  std::string why() const;
+
+ private:
+  std::atomic<bool> lost_{false};
+  mutable std::mutex mutex_;
+  std::string why_;
+};
+
+// Of the context that the calling thread works in: what check() marks when a status says that it is lost.
+void set_current_health(Health* health);
+
 std::string status_name(Status status);  // "CUDA_ERROR_INVALID_VALUE"
 void check(Status status, std::string_view call);
+bool succeeded(Status status, std::string_view call) noexcept;  // for destructors
 
 }  // namespace systole::cuda

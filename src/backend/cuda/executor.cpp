@@ -106,10 +106,12 @@ std::string compiled_code(const Device& device, const std::string& source) {
   return code;
 }
 
-std::shared_ptr<ModuleObject> load(const std::string& code) {
+std::shared_ptr<ModuleObject> load(const Device& device, const std::string& code) {
   LoadedModule module = nullptr;
   check(driver().cuModuleLoadData(&module, code.data()), "cuModuleLoadData");
-  return {module, [](LoadedModule m) { driver().cuModuleUnload(m); }};
+  return {module, [&device](LoadedModule m) {
+            if (device.try_activate()) driver().cuModuleUnload(m);
+          }};
 }
 
 std::int64_t nodes_of(const lower::Program& program) {
@@ -126,7 +128,7 @@ std::int64_t nodes_of(const lower::Program& program) {
 std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph,
                                           const runtime::CompileOptions& options) {
   device.activate();
-  const Target target(device, options.math);
+  const Target target(device, options.math, options.deterministic);
   auto module = std::make_shared<Module>();
   module->device = &device;
   {
@@ -143,7 +145,7 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
   }
   if (!source.empty()) {
     const timeline::Span span("compile", "nvrtc");
-    module->kernels = load(compiled_code(device, source));
+    module->kernels = load(device, compiled_code(device, source));
     generator.link(module->kernels.get());
   }
   module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes;
@@ -151,7 +153,11 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
 }
 
 Machine::Machine(const Context& context, const Compiled& compiled)
-    : device_(&context.device), stream_(context.stream), compiled_(&compiled) {
+    : device_(&context.device),
+      home_(context.stream),
+      stream_(context.stream),
+      compiled_(&compiled),
+      way_(context.device, context.lanes, *compiled.program) {
   std::size_t most = 0;
   for (const Step& step : compiled.program->steps) {
     most = std::max(most, step.inputs.size() + step.outputs.size() + 1);
@@ -166,6 +172,11 @@ Machine::Place Machine::constant(BufferId b) const {
   const MemoryRef& memory = compiled_->constants[static_cast<std::size_t>(b)];
   memory->before_reading(stream_);
   return memory->address();
+}
+
+void Machine::enter(std::size_t step) {
+  const Stream stream = way_.enter(step);
+  stream_ = stream != nullptr ? stream : home_;
 }
 
 bool Machine::is_true(Place place) const {
@@ -191,7 +202,6 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
     const std::span<const Address> all(addresses_);
     call.library->run(stream_, all.subspan(0, step.inputs.size()),
                       all.subspan(step.inputs.size(), step.outputs.size()), addresses_[count]);
-    return;
   }
   for (std::size_t i = 0; i <= count; ++i) parameters_[i] = &addresses_[i];
   for (const Compiled::Launch& launch : call.launches)

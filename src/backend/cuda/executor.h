@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/schedule.h"
 #include "backend/walker.h"
 #include "compile/program.h"
 #include "systole/runtime.h"
@@ -59,6 +60,7 @@ class Machine {
   struct Context {
     const Device& device;
     Stream stream;
+    Lanes* lanes = nullptr;  // beside the stream
   };
 
   Machine(const Context& context, const Compiled& compiled);
@@ -68,13 +70,19 @@ class Machine {
   bool is_true(Place place) const;
   void copy(Place from, Place to, std::size_t bytes) const;
   void run(std::size_t step, const runtime::Walker<Machine>& walker);
+  void begin() { way_.begin(); }
+  void enter(std::size_t step);
+  void leave(std::size_t step) { way_.leave(step); }
+  void end() { way_.end(); }
 
  private:
   void evaluate(const lower::Step& step, const runtime::Walker<Machine>& walker) const;
 
   const Device* device_;
-  Stream stream_;
+  const Stream home_;
+  Stream stream_;  // of the step
   const Compiled* compiled_;
+  Lanewalk way_;
   std::vector<Address> addresses_;
   std::vector<void*> parameters_;
   std::shared_ptr<Memory> answer_;

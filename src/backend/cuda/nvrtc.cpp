@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <optional>
+#include <filesystem>
+#include <system_error>
 
 #include "backend/cuda/libraries.h"
 #include "systole/base/error.h"
@@ -31,6 +32,17 @@ struct Found {
   std::string absence;
 };
 
+// The compiler's own library, which it looks for beside itself; not every loader finds it there.
+void load_builtins(const void* function) {
+  ::Dl_info place{};
+  if (::dladdr(function, &place) == 0 || place.dli_fname == nullptr) return;
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(place.dli_fname).parent_path();
+  for (const auto& file : std::filesystem::directory_iterator(folder, error))
+    if (file.path().filename().string().starts_with("libnvrtc-builtins.so"))
+      ::dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 std::string load(Api& api) {
   std::string absence;
   void* const library = open_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
@@ -45,7 +57,9 @@ std::string load(Api& api) {
                         find(api.log_size, "nvrtcGetProgramLogSize") && find(api.log, "nvrtcGetProgramLog") &&
                         find(api.code_size, "nvrtcGetCUBINSize") && find(api.code, "nvrtcGetCUBIN") &&
                         find(api.destroy, "nvrtcDestroyProgram") && find(api.words, "nvrtcGetErrorString");
-  return complete ? "" : "libnvrtc.so is not one that is known: CUDA 12 or newer is needed";
+  if (!complete) return "libnvrtc.so is not one that is known: CUDA 12 or newer is needed";
+  load_builtins(reinterpret_cast<const void*>(api.version));
+  return {};
 }
 
 const Found& found() {

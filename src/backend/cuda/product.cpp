@@ -11,20 +11,6 @@ namespace systole::cuda {
 namespace {
 
 using lower::Strided;
-using Pieces = std::vector<Strided::Piece>;
-
-// Neighbours that are one piece in memory joined.
-Pieces joined(const Pieces& pieces) {
-  Pieces out;
-  for (const Strided::Piece& piece : pieces) {
-    if (piece.size == 1) continue;
-    if (!out.empty() && out.back().stride == piece.size * piece.stride)
-      out.back() = {out.back().size * piece.size, piece.stride};
-    else
-      out.push_back(piece);
-  }
-  return out;
-}
 
 Pieces pieces_of(const Strided& view, const Ints& axes) {
   Pieces all;
@@ -110,6 +96,18 @@ std::string read_operand(const lower::Region& region, std::size_t which, Operand
 }
 
 }  // namespace
+
+Pieces joined(const Pieces& pieces) {
+  Pieces out;
+  for (const Strided::Piece& piece : pieces) {
+    if (piece.size == 1) continue;
+    if (!out.empty() && out.back().stride == piece.size * piece.stride)
+      out.back() = {out.back().size * piece.size, piece.stride};
+    else
+      out.push_back(piece);
+  }
+  return out;
+}
 
 bool is_matrix(const ir::Node& dot, std::size_t operand, const lower::Strided& view) {
   Operand read;

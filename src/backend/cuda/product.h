@@ -12,6 +12,10 @@
 
 namespace systole::cuda {
 
+// Pieces of axes, neighbours that are one piece in memory joined.
+using Pieces = std::vector<lower::Strided::Piece>;
+Pieces joined(const Pieces& pieces);
+
 // An operand, as it lies in one of the region's inputs.
 struct Matrix {
   std::size_t input = 0;

@@ -33,36 +33,29 @@ class CudaSession final : public runtime::Session {
       : module_(std::move(module)),
         device_(activated(*module_->device)),
         stream_(device_),
-        executor_({device_, stream_.get()}, module_->compiled),
+        lanes_(device_, stream_.get()),
+        executor_({device_, stream_.get(), &lanes_}, module_->compiled),
         arena_(device_, module_->program.arena_bytes, Type{DType::u8, {module_->program.arena_bytes}},
-               stream_.get()),
+               stream_.get(), "temporaries of a program"),
         shared_(runtime::shared_inputs(module_->program)),
         given_out_(module_->program.outputs.size()) {}
+  // Kernels and constants of the module, which may go with this, are in use until then.
+  ~CudaSession() override { device_.settle(stream_.get()); }
+  CudaSession(const CudaSession&) = delete;
+  CudaSession& operator=(const CudaSession&) = delete;
 
   std::vector<std::vector<BufferRef>> run(const runtime::RunArguments& arguments) override {
     check_them(arguments);
     device_.activate();
-    const std::vector<BufferRef>& given = arguments.per_device[0];
-    addresses_.clear();
-    for (const BufferRef& buffer : given) {
-      own(buffer).memory().before_reading(stream_.get());
-      addresses_.push_back(own(buffer).memory().address());
+    try {
+      return run_checked(arguments);
+    } catch (const Error& error) {
+      // What is on the stream may still use memory that is about to go; and a library that failed does not
+      // say that a kernel took the context with it, as the driver does now.
+      device_.settle(stream_.get());
+      if (device_.is_lost() && error.kind() != ErrorKind::kContextLost) throw device_.lost_error();
+      throw;
     }
-    takeable_.look_at(arguments);
-    std::vector<std::vector<BufferRef>> results(1);
-    for (std::size_t o = 0; o < shared_.size(); ++o) {
-      results[0].push_back(output(o, arguments));
-      Memory& memory = own(results[0].back()).memory();
-      memory.before_writing(stream_.get());
-      addresses_.push_back(memory.address());
-    }
-    launch(given.size());
-    const auto moment = std::make_shared<const Moment>(device_, stream_.get());
-    for (const BufferRef& buffer : given) own(buffer).memory().was_read(moment);
-    for (const BufferRef& buffer : results[0]) own(buffer).memory().was_written(moment);
-    for (const int i : arguments.donated) own(given[static_cast<std::size_t>(i)]).set_donated(true);
-    for (const BufferRef& result : results[0]) own(result).set_donated(false);
-    return results;
   }
 
  private:
@@ -79,6 +72,31 @@ class CudaSession final : public runtime::Session {
     const Device& device_;
     const Stream stream_;
   };
+
+  std::vector<std::vector<BufferRef>> run_checked(const runtime::RunArguments& arguments) {
+    const std::vector<BufferRef>& given = arguments.per_device[0];
+    addresses_.clear();
+    for (const BufferRef& buffer : given) {
+      own(buffer).memory().before_reading(stream_.get());
+      addresses_.push_back(own(buffer).memory().address());
+    }
+    takeable_.look_at(arguments);
+    std::vector<std::vector<BufferRef>> results(1);
+    for (std::size_t o = 0; o < shared_.size(); ++o) {
+      results[0].push_back(output(o, arguments));
+      Memory& memory = own(results[0].back()).memory();
+      memory.before_writing(stream_.get());
+      addresses_.push_back(memory.address());
+    }
+    launch(given.size(), [&] {  // from here on their old values may be gone
+      for (const int i : arguments.donated) own(given[static_cast<std::size_t>(i)]).set_donated(true);
+    });
+    const auto moment = std::make_shared<const Moment>(device_, stream_.get());
+    for (const BufferRef& buffer : given) own(buffer).memory().was_read(moment);
+    for (const BufferRef& buffer : results[0]) own(buffer).memory().was_written(moment);
+    for (const BufferRef& result : results[0]) own(result).set_donated(false);
+    return results;
+  }
 
   static const Device& activated(const Device& device) {
     device.activate();
@@ -128,12 +146,18 @@ class CudaSession final : public runtime::Session {
     return buffer;
   }
 
-  void launch(std::size_t inputs) {
-    const bool first = std::exchange(is_first_, false);  // libraries prepare themselves
-    if (!module_->is_one_launch || first || timeline::is_on()) return walk(addresses_, inputs);
+  template <class Consume>
+  void launch(std::size_t inputs, const Consume& consume) {
+    if (!module_->is_one_launch || is_first_ || timeline::is_on()) {
+      consume();
+      walk(addresses_, inputs);
+      is_first_ = false;  // libraries have prepared themselves
+      return;
+    }
     for (std::size_t i = 0; i < places_.size(); ++i)
       if (places_[i] && i < inputs) copy(addresses_[i], places_[i]->address(), places_[i]->bytes());
-    const GraphExec graph = captured(placed(), inputs);
+    const GraphExec graph = captured(with_places(), inputs);
+    consume();
     check(driver().cuGraphLaunch(graph, stream_.get()), "cuGraphLaunch");
     for (std::size_t i = inputs; i < places_.size(); ++i)
       if (places_[i]) copy(places_[i]->address(), addresses_[i], places_[i]->bytes());
@@ -146,7 +170,7 @@ class CudaSession final : public runtime::Session {
   }
 
   // The addresses, with those that have a place of their own replaced.
-  std::vector<Address> placed() const {
+  std::vector<Address> with_places() const {
     std::vector<Address> all = addresses_;
     for (std::size_t i = 0; i < places_.size(); ++i)
       if (places_[i]) all[i] = places_[i]->address();
@@ -162,14 +186,17 @@ class CudaSession final : public runtime::Session {
       if (known.addresses == addresses) return known.graph.get();
     if (graphs_.size() == kMostGraphs) {
       give_places(inputs);
-      return captured(placed_now(inputs), inputs);
+      return captured(copied_to_places(inputs), inputs);
     }
     check(driver().cuStreamBeginCapture(stream_.get(), kCaptureThreadLocal), "cuStreamBeginCapture");
     Graph graph = nullptr;
+    lanes_.use(true);
     try {
       walk(addresses, inputs);
+      lanes_.use(false);
     } catch (...) {
-      driver().cuStreamEndCapture(stream_.get(), &graph);
+      lanes_.use(false);
+      if (!device_.is_lost()) driver().cuStreamEndCapture(stream_.get(), &graph);
       if (graph != nullptr) driver().cuGraphDestroy(graph);
       throw;
     }
@@ -178,7 +205,10 @@ class CudaSession final : public runtime::Session {
     const Status status = driver().cuGraphInstantiate(&made, graph, 0);
     driver().cuGraphDestroy(graph);
     check(status, "cuGraphInstantiate");
-    graphs_.push_back({addresses, {made, [](GraphExec g) { driver().cuGraphExecDestroy(g); }}});
+    const auto destroy = [&device = device_](GraphExec g) {
+      if (device.try_activate()) driver().cuGraphExecDestroy(g);
+    };
+    graphs_.push_back({addresses, {made, destroy}});
     return made;
   }
 
@@ -199,15 +229,16 @@ class CudaSession final : public runtime::Session {
     graphs_.clear();
   }
 
-  std::vector<Address> placed_now(std::size_t inputs) {
+  std::vector<Address> copied_to_places(std::size_t inputs) {
     for (std::size_t i = 0; i < inputs; ++i)
       if (places_[i]) copy(addresses_[i], places_[i]->address(), places_[i]->bytes());
-    return placed();
+    return with_places();
   }
 
   const std::shared_ptr<const Module> module_;
   const Device& device_;
   const BorrowedStream stream_;
+  Lanes lanes_;
   Executor executor_;
   const Memory arena_;
   const std::vector<std::int32_t> shared_;  // by output: the input whose memory it is, or -1
@@ -242,12 +273,21 @@ std::unique_ptr<runtime::Session> make_session(std::shared_ptr<const Module> mod
   return std::make_unique<CudaSession>(std::move(module));
 }
 
-BufferRef uploaded(const Literal& value, int ordinal) {
-  const Device& device = device_of(ordinal);
+BufferRef uploaded(const Literal& value, const Device& device) {
   device.activate();
   auto buffer = DeviceBuffer::make(device, value.type(), device.transfers());
   device.upload(value.bytes(), buffer->memory());
   return buffer;
+}
+
+BufferRef copied(const runtime::Buffer& buffer, const Device& device) {
+  const auto* const ours = dynamic_cast<const DeviceBuffer*>(&buffer);
+  if (ours == nullptr || ours->is_donated() || !device.can_read(ours->memory().device()))
+    return uploaded(buffer.to_host(), device);
+  device.activate();
+  auto copy = DeviceBuffer::make(device, ours->type(), device.transfers());
+  device.copy(ours->memory(), copy->memory());
+  return copy;
 }
 
 }  // namespace systole::cuda

@@ -10,6 +10,9 @@ namespace systole::cuda {
 
 std::unique_ptr<runtime::Session> make_session(std::shared_ptr<const Module> module);
 
-runtime::BufferRef uploaded(const Literal& value, int ordinal);
+runtime::BufferRef uploaded(const Literal& value, const Device& device);
+
+// On the device; by the GPUs themselves when both buffers are theirs and they can.
+runtime::BufferRef copied(const runtime::Buffer& buffer, const Device& device);
 
 }  // namespace systole::cuda

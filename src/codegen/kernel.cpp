@@ -149,10 +149,13 @@ bool Function::narrow() const {
 }
 
 Kernel Function::closed() {
+  const std::string kind = resident_ == 1
+                               ? fmt::format("S_KERNEL({})", kernel_.threads)
+                               : fmt::format("S_RESIDENT_KERNEL({}, {})", kernel_.threads, resident_);
   const std::string head =
       dialect_ == Dialect::c
           ? fmt::format("void {}(void* const* buffers, s_i64 begin, s_i64 end)", kernel_.name)
-          : fmt::format("S_KERNEL({}) {}({})", kernel_.threads, kernel_.name, fmt::join(parameters_, ", "));
+          : fmt::format("{} {}({})", kind, kernel_.name, fmt::join(parameters_, ", "));
   kernel_.source = fmt::format("// {}\n{} {{\n{}{}}}\n", summary(region_), head, declared_, writer_.text());
   const std::string_view index = "s_index", type = narrow() ? "s_i32" : "s_i64";
   for (std::size_t at = kernel_.source.find(index); at != std::string::npos;

@@ -37,6 +37,8 @@ class Function {
   Kernel finish(std::int64_t items);
   Kernel finish_groups(std::int64_t groups);  // of threads that know their work by their numbers
   void set_threads(int threads) { kernel_.threads = threads; }
+  // That many groups at a time have registers where they run.
+  void set_resident(int groups) { resident_ = groups; }
   void declare(std::string line);  // at the head of the function: arrays that a group shares
 
  private:
@@ -52,6 +54,7 @@ class Function {
   Kernel kernel_;
   std::string declared_;                 // lines at its head
   std::vector<std::string> parameters_;  // by buffer
+  int resident_ = 1;
 };
 
 // Loop variables with their sizes, outermost first, and the linear index of the point they stand for.

@@ -6,6 +6,7 @@ namespace {
 
 constexpr std::string_view kCuda = R"c(
 #define S_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define S_RESIDENT_KERNEL(threads, groups) extern "C" __global__ void __launch_bounds__(threads, groups)
 #define S_GLOBAL
 #define S_LOCAL __shared__
 #define S_PARAMETER(i) unsigned char* b##i
@@ -54,6 +55,7 @@ static __device__ __forceinline__ void s_store4_anywhere(T* to, const T* from) {
 
 constexpr std::string_view kOpenCl = R"c(
 #define S_KERNEL(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void
+#define S_RESIDENT_KERNEL(threads, groups) S_KERNEL(threads)
 #define S_GLOBAL __global
 #define S_LOCAL __local
 #define S_PARAMETER(i) __global uchar *b##i, ulong o##i

@@ -298,6 +298,10 @@ class SimtRows {
     for (const std::int32_t i : kept_)
       words += std::max<std::int64_t>(static_cast<std::int64_t>(size_of(dtype_of(i))) / 4, 1) * points;
     if (points > kMostKept || words > kMostRegisters) kept_.clear();
+    // Rows wait for each other's sums: others are to be read meanwhile.
+    constexpr std::int64_t kFewWords = 36, kBusyThreads = 1024;
+    if (dialect_ == Dialect::cuda && parts_ > kWarp && words <= kFewWords)
+      function_.set_resident(static_cast<int>(kBusyThreads / threads_));
   }
 
   static bool is_keepable(const ir::Node& node) {
@@ -339,7 +343,7 @@ class SimtRows {
         w_.line(fmt::format("{} kept{}[{}];", c_type(dtype_of(i)), i, points));
     w_.line(fmt::format("// Pass {}.", stage));
     for (const std::int32_t i : sums) declare("sum", i, identity(kind_of(i), dtype_of(i)));
-    const bool in_runs = open_runs(sums, points);
+    const bool in_runs = open_runs(sums);
     if (!kept_.empty())
       w_.line("S_UNROLL");
     else if (turns() > 1)
@@ -368,7 +372,7 @@ class SimtRows {
   }
 
   // Opens the loop over runs where there are long sums; returns whether it did.
-  bool open_runs(const std::vector<std::int32_t>& sums, std::int64_t points) {
+  bool open_runs(const std::vector<std::int32_t>& sums) {
     bool any = false;
     for (const std::int32_t i : sums) {
       if (!has_total(i)) continue;

@@ -310,8 +310,8 @@ void poison(std::span<const Tensor> roots, std::exception_ptr error) {
 void run(Job& job, std::span<const Tensor> roots) {
   try {
     if (!job.program) {
-      job.program = std::make_shared<Program>(
-          job.graph, job.device, runtime::CompileOptions{.deterministic = job.deterministic});
+      job.program = std::make_shared<Program>(job.graph, job.device,
+                                              runtime::CompileOptions{.deterministic = job.deterministic});
       cache().insert(std::move(job.key), job.hash, job.program, std::move(job.graphs));
     }
     std::vector<runtime::BufferRef> arguments;

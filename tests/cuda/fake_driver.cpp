@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <thread>
+#include <stdexcept>
 #include <utility>
 
 namespace systole::cuda {
@@ -302,23 +302,20 @@ struct FakeFunctions {
     const Lock lock(mutex);
     if (const Status s = in_context("cuMemcpyHtoDAsync", stream, bytes)) return s;
     return fake().put(stream, [=](Stream s) {
-      fake().touch(to, bytes, s, true);
-      std::memcpy(pointer(to), from, bytes);
+      if (fake().touch(to, bytes, s, true)) std::memcpy(pointer(to), from, bytes);
     });
   }
   static Status cuMemcpyDtoHAsync(void* to, Address from, std::size_t bytes, Stream stream) {
     const Lock lock(mutex);
     if (const Status s = in_context("cuMemcpyDtoHAsync", stream, bytes)) return s;
     return fake().put(stream, [=](Stream s) {
-      fake().touch(from, bytes, s, false);
-      std::memcpy(to, pointer(from), bytes);
+      if (fake().touch(from, bytes, s, false)) std::memcpy(to, pointer(from), bytes);
     });
   }
   static Status copy(Address to, Address from, std::size_t bytes, Stream stream) {
     return fake().put(stream, [=](Stream s) {
-      fake().touch(from, bytes, s, false);
-      fake().touch(to, bytes, s, true);
-      std::memmove(pointer(to), pointer(from), bytes);
+      if (fake().touch(from, bytes, s, false) && fake().touch(to, bytes, s, true))
+        std::memmove(pointer(to), pointer(from), bytes);
     });
   }
   static Status cuMemcpyDtoDAsync(Address to, Address from, std::size_t bytes, Stream stream) {
@@ -336,8 +333,7 @@ struct FakeFunctions {
     const Lock lock(mutex);
     if (const Status s = in_context("cuMemsetD8Async", stream, bytes)) return s;
     return fake().put(stream, [=](Stream s) {
-      fake().touch(to, bytes, s, true);
-      std::memset(pointer(to), value, bytes);
+      if (fake().touch(to, bytes, s, true)) std::memset(pointer(to), value, bytes);
     });
   }
 
@@ -646,10 +642,13 @@ Status FakeDriver::put(Stream stream, std::function<void(Stream)> work) {
   return kSuccess;
 }
 
-void FakeDriver::touch(Address address, std::size_t bytes, Stream stream, bool writes, bool frees) {
+bool FakeDriver::touch(Address address, std::size_t bytes, Stream stream, bool writes, bool frees) {
   auto after = memory_.upper_bound(address);
-  if (after == memory_.begin() || address + bytes > std::prev(after)->first + std::prev(after)->second->size)
-    return complain("memory is used that is not allocated");
+  if (after == memory_.begin() ||
+      address + bytes > std::prev(after)->first + std::prev(after)->second->size) {
+    complain("memory is used that is not allocated");
+    return false;
+  }
   Allocation& allocation = *std::prev(after)->second;
   if (frees) {
     merge(stream->clock, host_);
@@ -673,15 +672,18 @@ void FakeDriver::touch(Address address, std::size_t bytes, Stream stream, bool w
   } else {
     allocation.read[stream->id] = stream->clock[stream->id];
   }
+  return true;
 }
 
 const float* FakeLaunch::read(std::size_t parameter, std::size_t count) {
-  the_fake->touch(parameters_.at(parameter), count * sizeof(float), stream_, false);
-  return reinterpret_cast<const float*>(parameters_[parameter]);
+  return memory(parameter, count, false);
 }
 
-float* FakeLaunch::write(std::size_t parameter, std::size_t count) {
-  the_fake->touch(parameters_.at(parameter), count * sizeof(float), stream_, true);
+float* FakeLaunch::write(std::size_t parameter, std::size_t count) { return memory(parameter, count, true); }
+
+float* FakeLaunch::memory(std::size_t parameter, std::size_t count, bool writes) {
+  if (!the_fake->touch(parameters_.at(parameter), count * sizeof(float), stream_, writes))
+    throw std::runtime_error("a kernel has memory that is not allocated");
   return reinterpret_cast<float*>(parameters_[parameter]);
 }
 

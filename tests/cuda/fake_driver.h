@@ -46,6 +46,8 @@ class FakeLaunch {
   friend struct FakeFunctions;
   FakeLaunch(std::string kernel, std::vector<Address> parameters, Stream stream)
       : kernel_(std::move(kernel)), parameters_(std::move(parameters)), stream_(stream) {}
+  float* memory(std::size_t parameter, std::size_t count, bool writes);
+
   const std::string kernel_;
   const std::vector<Address> parameters_;
   const Stream stream_;
@@ -106,7 +108,8 @@ class FakeDriver {
   Status begin_of(int gpu, const char* name, bool destroys = false) {
     return begin(name, nullptr, 0, destroys, gpu);
   }
-  void touch(Address address, std::size_t bytes, Stream stream, bool writes, bool frees = false);
+  // Notes a use of memory, and complains of it when it has to; false when the memory is not there.
+  bool touch(Address address, std::size_t bytes, Stream stream, bool writes, bool frees = false);
   void complain(std::string what);
   template <class T>
   T* keep(const char* kind, T object) {

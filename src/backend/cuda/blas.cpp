@@ -10,6 +10,7 @@
 #include "backend/cuda/blas_api.h"
 #include "backend/cuda/epilogues.h"
 #include "backend/cuda/on_result.h"
+#include "backend/cuda/preferences.h"
 #include "backend/cuda/product.h"
 #include "backend/cuda/tuning.h"
 #include "systole/base/error.h"
@@ -86,6 +87,7 @@ class Multiplication final : public LibraryCall {
   std::int64_t workspace() const { return static_cast<std::int64_t>(chosen().workspace); }
   double seconds() const { return answer_.seconds; }  // 0: not measured
   std::string work() const { return work_.text(); }
+  bool sums_operand() const { return work_.operand_sum >= 0; }
 
   void run(Stream stream, std::span<const Address> inputs, std::span<const Address> outputs,
            Address workspace) const override {
@@ -305,11 +307,23 @@ class Multiplication final : public LibraryCall {
   mutable std::mutex mutex_;
 };
 
+// Whether the time goes by starting and waiting rather than multiplying. A generated kernel then takes along
+// whatever stands on the result, an optimiser's step too, and saves the kernels of that.
+bool is_small(const Product& product) {
+  constexpr std::int64_t kDepth = 128, kProducts = std::int64_t{16} << 20;
+  return product.depth <= kDepth &&
+         product.outer * product.batch * product.rows * product.columns * product.depth <= kProducts;
+}
+
 // Null, and the reason, when the library has no such thing.
 std::shared_ptr<const Multiplication> make(const Device& device, const lower::Region& region,
                                            const BlasWishes& wishes, std::string& reason) {
   Problem problem;
   reason = read(flat(region), problem);
+  if (reason.empty() && is_small(problem.product) && !library_choice("cublasLt").is_taken)
+    reason =
+        "small: generated kernels take along what stands on the result; SYSTOLE_CUDA_PREFER=cublasLt takes "
+        "it";
   if (!reason.empty()) return nullptr;
   try {
     return std::make_shared<const Multiplication>(device, std::move(problem), wishes);
@@ -348,8 +362,11 @@ ir::Graph with_blas_epilogues(const Device& device, const ir::Graph& graph, cons
     if (!one) return reason;
     const auto two = make(device, bare, wishes, reason);
     if (!two || one->seconds() == 0 || two->seconds() == 0) return {};
-    constexpr double kLaunch = 2e-6;  // of the kernel that is not needed
-    const double apart = two->seconds() + copy_seconds(device, saved) + kLaunch;
+    // Of the kernel that is not needed; a sum of an operand goes beside the product when both are short.
+    constexpr double kShort = 2e-5;
+    const bool is_beside = one->sums_operand() && two->seconds() < kShort;
+    const double launch = is_beside ? 0 : 2e-6;
+    const double apart = two->seconds() + copy_seconds(device, saved) + launch;
     if (one->seconds() <= apart) return {};
     return fmt::format("{} takes {:.4g} ms, apart they take {:.4g} ms", one->name(), 1e3 * one->seconds(),
                        1e3 * apart);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,8 +10,8 @@
 #include <vector>
 
 #include "backend/cuda/dnn_plan.h"
+#include "backend/cuda/preferences.h"
 #include "backend/cuda/tuning.h"
-#include "base/env.h"
 #include "base/log.h"
 #include "systole/base/error.h"
 
@@ -22,38 +20,6 @@ namespace systole::cuda {
 namespace {
 
 constexpr const char* kPrefer = "SYSTOLE_CUDA_PREFER";
-
-struct Preference {
-  std::string_view name;  // of the layer
-  bool is_taken = false;
-  bool is_asked_for = false;  // or against
-};
-using Preferences = std::array<Preference, 4>;
-
-Preferences preferences() {
-  Preferences all{{{"pooling", false}, {"batch_norm", false}, {"rnn", true}, {"rnn_grad", false}}};
-  const std::string list = env::text(kPrefer).value_or("");
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    std::string_view word = std::string_view(list).substr(begin, end - begin);
-    begin = end + 1;
-    if (word.empty()) continue;
-    const bool is_against = word.front() == '-';
-    if (is_against) word.remove_prefix(1);
-    constexpr std::string_view kOwner = "cudnn.";
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Preference& each) {
-      return word.starts_with(kOwner) && word.substr(kOwner.size()) == each.name;
-    });
-    if (found == all.end())
-      throw Error(
-          ErrorKind::kInvalidArgument, kPrefer, "names no layer",
-          "cudnn.pooling, cudnn.batch_norm, cudnn.rnn or cudnn.rnn_grad, - before one that is not wanted",
-          std::string(word));
-    found->is_taken = !is_against;
-    found->is_asked_for = true;
-  }
-  return all;
-}
 
 class LayerCall final : public LibraryCall {
  public:
@@ -160,11 +126,9 @@ void tell_once(const lower::Region& region, const std::string& reason) {
 }  // namespace
 
 std::string layer_refusal(const Layer& layer) {
-  const Preferences all = preferences();
-  const auto own =
-      std::find_if(all.begin(), all.end(), [&](const Preference& each) { return each.name == layer.name(); });
-  const bool is_asked_for = own->is_asked_for;
-  if (!own->is_taken)
+  const LibraryChoice own = library_choice(fmt::format("cudnn.{}", layer.name()));
+  const bool is_asked_for = own.is_asked_for;
+  if (!own.is_taken)
     return is_asked_for
                ? fmt::format("cudnn.{}: {} is against it", layer.name(), kPrefer)
                : fmt::format("cudnn.{}: {}; {}=cudnn.{} takes it", layer.name(),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <thread>
 
 #include "backend/cuda/nvrtc.h"
@@ -73,10 +74,11 @@ class Generator {
 
   const std::vector<codegen::Kernel>& kernels() const { return kernels_.distinct(); }
   bool needs_host() const { return needs_host_; }
-  void link(LoadedModule module) {
+  // Modules by the names of their kernels.
+  void link(const std::map<std::string, LoadedModule>& modules) {
     for (const Wanted& wanted : wanted_)
-      check(driver().cuModuleGetFunction(&wanted.call->launches[wanted.launch].function, module,
-                                         wanted.kernel.c_str()),
+      check(driver().cuModuleGetFunction(&wanted.call->launches[wanted.launch].function,
+                                         modules.at(wanted.kernel), wanted.kernel.c_str()),
             "cuModuleGetFunction");
   }
 
@@ -103,6 +105,46 @@ std::string compiled_code(const Device& device, const std::string& source) {
   const auto begin = std::chrono::steady_clock::now();
   std::string code = machine_code(source, {.architecture = device.architecture(), .flags = {"-w"}});
   if (cache && cache->is_worth(std::chrono::steady_clock::now() - begin)) cache->store(key, code);
+  return code;
+}
+
+// Kernels in parts of about one size, which are compiled at the same time.
+std::vector<std::vector<codegen::Kernel>> in_parts(const std::vector<codegen::Kernel>& kernels) {
+  constexpr std::size_t kLeast = 32 * 1024, kMostParts = 16;  // bytes of source
+  std::size_t all = 0;
+  for (const codegen::Kernel& kernel : kernels) all += kernel.source.size();
+  const std::size_t threads = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t size = std::max(kLeast, all / std::min(threads, kMostParts) + 1);
+  std::vector<std::vector<codegen::Kernel>> parts;
+  std::size_t room = 0;
+  for (const codegen::Kernel& kernel : kernels) {
+    if (parts.empty() || room < kernel.source.size()) {
+      parts.emplace_back();
+      room = size;
+    }
+    parts.back().push_back(kernel);
+    room -= std::min(room, kernel.source.size());
+  }
+  return parts;
+}
+
+std::vector<std::string> compiled_parts(const Device& device,
+                                        const std::vector<std::vector<codegen::Kernel>>& parts) {
+  std::vector<std::string> code(parts.size());
+  std::vector<std::exception_ptr> failures(parts.size());
+  const auto compile = [&](std::size_t i) {
+    try {
+      code[i] = compiled_code(device, codegen::source_file(parts[i], codegen::Dialect::cuda));
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i < parts.size(); ++i) others.emplace_back(compile, i);
+  if (!parts.empty()) compile(0);
+  for (std::thread& other : others) other.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
   return code;
 }
 
@@ -136,17 +178,20 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
     module->program = lower::make_program(lower::prepared(graph, target, options.optimize), target);
   }
   Generator generator(device, target);
-  std::string source;
   {
     const timeline::Span span("compile", "codegen");
     generator.generate(module->program, "k", module->compiled);
-    if (!generator.kernels().empty())
-      source = codegen::source_file(generator.kernels(), codegen::Dialect::cuda);
   }
-  if (!source.empty()) {
+  {
     const timeline::Span span("compile", "nvrtc");
-    module->kernels = load(device, compiled_code(device, source));
-    generator.link(module->kernels.get());
+    const std::vector<std::vector<codegen::Kernel>> parts = in_parts(generator.kernels());
+    std::map<std::string, LoadedModule> found;
+    for (const std::string& code : compiled_parts(device, parts)) {
+      const std::size_t part = module->kernels.size();
+      module->kernels.push_back(load(device, code));
+      for (const codegen::Kernel& kernel : parts[part]) found[kernel.name] = module->kernels.back().get();
+    }
+    generator.link(found);
   }
   module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes;
   return module;

@@ -46,7 +46,7 @@ struct Compiled {
 struct Module {
   const Device* device = nullptr;
   lower::Program program;
-  std::shared_ptr<ModuleObject> kernels;
+  std::vector<std::shared_ptr<ModuleObject>> kernels;
   Compiled compiled;
   bool is_one_launch = false;  // nothing in it needs the host
 };

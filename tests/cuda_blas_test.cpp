@@ -361,7 +361,9 @@ class CudaBlas : public testing::Test {
   void SetUp() override {
     if (all_devices().usable.empty()) GTEST_SKIP() << all_devices().left_out;
     if (!blas_absence().empty()) GTEST_SKIP() << blas_absence();
+    ::setenv("SYSTOLE_CUDA_PREFER", "cublasLt", 1);  // small products too
   }
+  void TearDown() override { ::unsetenv("SYSTOLE_CUDA_PREFER"); }
 
   // The library's calls for the graph; all that it can do is taken, whatever it costs.
   static std::set<std::string> calls(const ir::Graph& graph) {

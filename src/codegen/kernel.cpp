@@ -65,7 +65,6 @@ constexpr std::string_view kPreludeC = R"c(
 )c";
 
 constexpr std::int64_t kNarrow = std::int64_t{1} << 30;  // indices below it, and sums of two, have 32 bits
-constexpr std::int64_t kMostGroups = 1024;               // of a kernel whose threads take items in turn
 
 // What the kernel does, for whoever reads its source: "exp, reduce, div: f32[64,10] to f32[64,10]".
 std::string summary(const ir::Graph& region) {
@@ -169,7 +168,7 @@ Kernel Function::finish(std::int64_t items) {
   kernel_.items = items;
   if (dialect_ == Dialect::c) return closed();
   declare(fmt::format("const s_index begin = S_THREAD, end = {};", items));
-  return finish_groups(std::min((items + kernel_.threads - 1) / kernel_.threads, kMostGroups));
+  return finish_groups(std::min((items + kernel_.threads - 1) / kernel_.threads, most_groups_));
 }
 
 Kernel Function::finish_groups(std::int64_t groups) {
@@ -293,8 +292,9 @@ std::vector<std::int64_t> loop_sizes(const ir::Graph& graph, std::vector<std::in
   return sizes;
 }
 
-std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
-  if (dialect != Dialect::c) return simt_kernel(step, name, dialect);
+std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect,
+                                  const Form& form) {
+  if (dialect != Dialect::c) return simt_kernel(step, name, dialect, form);
   if (step.kind == lower::StepKind::special) return special_kernel(step, name, dialect);
   if (step.kind != lower::StepKind::kernel) return std::nullopt;
   switch (step.group) {
@@ -305,11 +305,27 @@ std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& na
   }
 }
 
-std::vector<Kernel> make_kernels(const lower::Step& step, const std::string& name, Dialect dialect) {
+std::vector<Kernel> make_kernels(const lower::Step& step, const std::string& name, Dialect dialect,
+                                 const Form& form) {
   if (dialect != Dialect::c && step.group == lower::GroupKind::rows && step.chunks > 1)
-    return simt_cut_rows_kernels(step, name, dialect);
+    return simt_cut_rows_kernels(step, name, dialect, form);
   std::vector<Kernel> all;
-  if (std::optional<Kernel> only = make_kernel(step, name, dialect)) all.push_back(*std::move(only));
+  if (std::optional<Kernel> only = make_kernel(step, name, dialect, form)) all.push_back(*std::move(only));
+  return all;
+}
+
+std::vector<Form> forms(const lower::Step& step) {
+  std::vector<Form> all{{}};
+  if (step.kind != lower::StepKind::kernel) return all;
+  if (step.group == lower::GroupKind::map) {
+    all.push_back({.neighbours = 8});
+    all.push_back({.groups = 16384});
+    all.push_back({.threads = 512});
+  } else if (step.group == lower::GroupKind::rows) {
+    all.push_back({.neighbours = 8});
+    all.push_back({.threads = 512});
+    all.push_back({.threads = 1024});
+  }
   return all;
 }
 

@@ -39,6 +39,7 @@ class Function {
   void set_threads(int threads) { kernel_.threads = threads; }
   // That many groups at a time have registers where they run.
   void set_resident(int groups) { resident_ = groups; }
+  void set_most_groups(std::int64_t groups) { most_groups_ = groups; }  // of threads that take items in turn
   void declare(std::string line);  // at the head of the function: arrays that a group shares
 
  private:
@@ -55,6 +56,7 @@ class Function {
   std::string declared_;                 // lines at its head
   std::vector<std::string> parameters_;  // by buffer
   int resident_ = 1;
+  std::int64_t most_groups_ = 1024;
 };
 
 // Loop variables with their sizes, outermost first, and the linear index of the point they stand for.

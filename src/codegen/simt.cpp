@@ -20,33 +20,44 @@ constexpr std::string_view kCuda = R"c(
 #define S_BARRIER __syncthreads()
 #define S_UNROLL _Pragma("unroll")
 #define S_UNROLL_SOME _Pragma("unroll 4")
-// Four neighbours at once; anywhere: where the address allows it.
-template <class T>
-struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) s_four {
-  T at[4];
+// Neighbours at once; anywhere: where the address allows it.
+template <int N, class T>
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) s_many {
+  T at[N];
 };
-template <class T>
-static __device__ __forceinline__ void s_load4(T* to, const T* from) {
-  const s_four<T> all = *(const s_four<T>*)from;
-  for (int i = 0; i < 4; ++i) to[i] = all.at[i];
+template <int N, class T>
+static __device__ __forceinline__ void s_load(T* to, const T* from) {
+  const s_many<N, T> all = *(const s_many<N, T>*)from;
+  for (int i = 0; i < N; ++i) to[i] = all.at[i];
 }
-template <class T>
-static __device__ __forceinline__ void s_store4(T* to, const T* from) {
-  *(s_four<T>*)to = s_four<T>{from[0], from[1], from[2], from[3]};
+template <int N, class T>
+static __device__ __forceinline__ void s_store(T* to, const T* from) {
+  s_many<N, T> all;
+  for (int i = 0; i < N; ++i) all.at[i] = from[i];
+  *(s_many<N, T>*)to = all;
 }
-template <class T>
-static __device__ __forceinline__ void s_load4_anywhere(T* to, const T* from) {
-  const bool aligned = ((s_u64)from & (alignof(s_four<T>) - 1)) == 0;
-  const s_four<T> all = aligned ? *(const s_four<T>*)from : s_four<T>{from[0], from[1], from[2], from[3]};
-  for (int i = 0; i < 4; ++i) to[i] = all.at[i];
-}
-template <class T>
-static __device__ __forceinline__ void s_store4_anywhere(T* to, const T* from) {
-  if (((s_u64)to & (alignof(s_four<T>) - 1)) == 0)
-    *(s_four<T>*)to = s_four<T>{from[0], from[1], from[2], from[3]};
+template <int N, class T>
+static __device__ __forceinline__ void s_load_anywhere(T* to, const T* from) {
+  if (((s_u64)from & (alignof(s_many<N, T>) - 1)) == 0)
+    s_load<N>(to, from);
   else
-    for (int i = 0; i < 4; ++i) to[i] = from[i];
+    for (int i = 0; i < N; ++i) to[i] = from[i];
 }
+template <int N, class T>
+static __device__ __forceinline__ void s_store_anywhere(T* to, const T* from) {
+  if (((s_u64)to & (alignof(s_many<N, T>) - 1)) == 0)
+    s_store<N>(to, from);
+  else
+    for (int i = 0; i < N; ++i) to[i] = from[i];
+}
+#define s_load4 s_load<4>
+#define s_load8 s_load<8>
+#define s_store4 s_store<4>
+#define s_store8 s_store<8>
+#define s_load4_anywhere s_load_anywhere<4>
+#define s_load8_anywhere s_load_anywhere<8>
+#define s_store4_anywhere s_store_anywhere<4>
+#define s_store8_anywhere s_store_anywhere<8>
 #define S_INF_F32 __int_as_float(0x7f800000)
 #define S_INF_F64 __longlong_as_double(0x7ff0000000000000)
 #define S_NAN_F32 __int_as_float(0x7fc00000)
@@ -71,8 +82,12 @@ constexpr std::string_view kOpenCl = R"c(
 #define S_UNROLL_SOME
 #define s_load4(to, from) vstore4(vload4(0, from), 0, to)
 #define s_store4(to, from) vstore4(vload4(0, from), 0, to)
+#define s_load8(to, from) vstore8(vload8(0, from), 0, to)
+#define s_store8(to, from) vstore8(vload8(0, from), 0, to)
 #define s_load4_anywhere s_load4
 #define s_store4_anywhere s_store4
+#define s_load8_anywhere s_load8
+#define s_store8_anywhere s_store8
 #define S_INF_F32 INFINITY
 #define S_INF_F64 ((double)INFINITY)
 #define S_NAN_F32 NAN
@@ -83,12 +98,13 @@ constexpr std::string_view kOpenCl = R"c(
 
 std::string_view simt_prelude(Dialect dialect) { return dialect == Dialect::cuda ? kCuda : kOpenCl; }
 
-std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
+std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& name, Dialect dialect,
+                                  const Form& form) {
   if (step.kind == lower::StepKind::special) return simt_special_kernel(step, name, dialect);
   if (step.kind != lower::StepKind::kernel) return std::nullopt;
   switch (step.group) {
-    case lower::GroupKind::map: return simt_map_kernel(step, name, dialect);
-    case lower::GroupKind::rows: return simt_rows_kernel(step, name, dialect);
+    case lower::GroupKind::map: return simt_map_kernel(step, name, dialect, form);
+    case lower::GroupKind::rows: return simt_rows_kernel(step, name, dialect, form);
     case lower::GroupKind::contraction: return simt_contraction_kernel(step, name, dialect);
     default: return std::nullopt;
   }

@@ -14,7 +14,6 @@ namespace systole::codegen {
 
 namespace {
 
-constexpr std::int64_t kVector = 4;
 constexpr std::int64_t kLeastVectors = 256;  // fewer points are spread over more threads
 constexpr std::int64_t kTile = 32, kTileRows = kThreads / kTile;
 constexpr std::int64_t kMostTiles = 4096;  // groups
@@ -22,13 +21,17 @@ constexpr std::size_t kMostTiledInputs = 4;
 
 class SimtMap {
  public:
-  SimtMap(const lower::Step& step, const std::string& name, Dialect dialect)
+  SimtMap(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form)
       : step_(step),
         region_(step.region.graph),
         name_(name),
         dialect_(dialect),
+        vector_(form.neighbours > 0 ? form.neighbours : 4),
         function_(step, name, dialect),
-        w_(function_.writer()) {}
+        w_(function_.writer()) {
+    if (form.groups > 0) function_.set_most_groups(form.groups);
+    threads_ = form.threads > 0 ? form.threads : kThreads;
+  }
 
   Kernel make() {
     // Outputs by size and by the work they share: of an optimiser, a part for every parameter.
@@ -45,11 +48,12 @@ class SimtMap {
     for (const auto& [key, outputs] : parts) {
       const std::int64_t count = key.first;
       Part part{outputs, make_loops(loop_sizes(region_, {count}), "x"), false, items, 0};
-      part.vectors = count >= kVector * kLeastVectors && part.loops.sizes.back() % kVector == 0;
-      part.items = part.vectors ? count / kVector : count;
+      part.vectors = count >= vector_ * kLeastVectors && part.loops.sizes.back() % vector_ == 0;
+      part.items = part.vectors ? count / vector_ : count;
       items += part.items;
       parts_.push_back(std::move(part));
     }
+    function_.set_threads(threads_);
     w_.open("for (s_index item = begin; item < end; item += S_STEP)");
     if (!parts_.empty()) choose(0, parts_.size());
     w_.close();
@@ -135,35 +139,35 @@ class SimtMap {
   void in_vectors(const Loops& loops, const std::vector<std::size_t>& outputs) {
     const std::string& x = loops.names.back();
     Loops steps = loops;  // over vectors
-    steps.sizes.back() /= kVector;
+    steps.sizes.back() /= vector_;
     steps.names.back() = "step";
     if (steps.sizes.back() == 1) w_.line("const s_index step = 0;");
     open_item(w_, steps, "point");
     // Neighbours along x that begin at a multiple of a vector.
     const auto in_row = [&](const Index& place) {
       const auto& terms = place.terms();
-      return place.factor(x) == 1 && place.constant() % kVector == 0 &&
+      return place.factor(x) == 1 && place.constant() % vector_ == 0 &&
              std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
-               return term.first == x || term.second.factor % kVector == 0;
+               return term.first == x || term.second.factor % vector_ == 0;
              });
     };
     const auto at_first = [&](const Index& place) {
-      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * kVector;
+      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * vector_;
     };
     std::size_t next = 0;
     for (const Elements::Load& load : loads(loops, outputs)) {
       if (!in_row(load.place)) continue;
       const std::string name = vector(next++);
-      w_.line(fmt::format("{} {}[{}];", storage_type(region_.input_type(load.input).dtype), name, kVector));
-      w_.line(fmt::format("{}({}, in{} + {});", load4(step_), name, load.input,
+      w_.line(fmt::format("{} {}[{}];", storage_type(region_.input_type(load.input).dtype), name, vector_));
+      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, vector_), name, load.input,
                           at_first(load.place).to_string()));
       function_.elements().read_from(load.input, load.place, name + "[j]");
     }
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("{} result{}[{}];", storage_type(region_.output_type(o).dtype), o, kVector));
+      w_.line(fmt::format("{} result{}[{}];", storage_type(region_.output_type(o).dtype), o, vector_));
     w_.line("S_UNROLL");
-    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", kVector));
-    w_.line(fmt::format("const s_index {} = step * {} + j;", x, kVector));
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", vector_));
+    w_.line(fmt::format("const s_index {} = step * {} + j;", x, vector_));
     function_.elements().push();
     for (const std::size_t o : outputs)
       w_.line(fmt::format("result{}[j] = {};", o,
@@ -171,7 +175,7 @@ class SimtMap {
     function_.elements().pop();
     w_.close();
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("{}({} + {}, result{});", store4(step_), function_.output(o),
+      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, vector_), function_.output(o),
                           at_first(loops.point()).to_string(), o));
     function_.elements().read_from_memory();
   }
@@ -245,6 +249,8 @@ class SimtMap {
   const ir::Graph& region_;
   const std::string name_;
   const Dialect dialect_;
+  const std::int64_t vector_;  // neighbours of a thread
+  int threads_ = kThreads;
   Function function_;
   Writer& w_;
   std::vector<Part> parts_;
@@ -252,8 +258,8 @@ class SimtMap {
 
 }  // namespace
 
-Kernel simt_map_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
-  return SimtMap(step, name, dialect).make();
+Kernel simt_map_kernel(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form) {
+  return SimtMap(step, name, dialect, form).make();
 }
 
 }  // namespace systole::codegen

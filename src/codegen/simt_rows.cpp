@@ -28,7 +28,6 @@ namespace {
 using ir::Op;
 
 constexpr std::int64_t kWarp = 32;
-constexpr std::int64_t kWide = 4;         // neighbours of a thread
 constexpr std::int64_t kLeastWide = 16;   // rows
 constexpr std::int64_t kLeastLong = 128;  // points of rows that are read four at a time
 constexpr std::int64_t kMostRowGroups = 4096;
@@ -42,8 +41,11 @@ std::int64_t power_of_two(std::int64_t n) {  // not below n
 
 class SimtRows {
  public:
-  SimtRows(const lower::Step& step, const std::string& name, Dialect dialect, std::int64_t chunks = 1)
+  SimtRows(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form,
+           std::int64_t chunks = 1)
       : step_(step),
+        form_(form),
+        wide_(form.neighbours > 0 ? form.neighbours : 4),
         graph_(step.region.graph),
         dialect_(dialect),
         function_(step, name, dialect),
@@ -68,7 +70,7 @@ class SimtRows {
       last_is_reduced_ = reduced;
     }
     for (const std::int64_t size : inner_.sizes) length_ *= size;
-    const std::int64_t grain = is_cut() && length_ % kWide == 0 ? kWide : 1;
+    const std::int64_t grain = is_cut() && length_ % wide_ == 0 ? wide_ : 1;
     chunk_length_ = (length_ / grain + chunks_ - 1) / chunks_ * grain;
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i)
       (graph_.output_type(i).shape.count() != row_count_ ? full_ : rows_).push_back(i);
@@ -132,7 +134,7 @@ class SimtRows {
 
  private:
   // Points that a thread takes at a time, and how often it does.
-  std::int64_t at_once() const { return is_long_ ? kWide : 1; }
+  std::int64_t at_once() const { return is_long_ ? wide_ : 1; }
   std::int64_t turns() const { return (chunk_length_ / at_once() + parts_ - 1) / parts_; }
   std::int64_t points_of_a_thread() const { return turns() * at_once(); }
   bool is_cut() const { return chunks_ > 1; }
@@ -145,7 +147,7 @@ class SimtRows {
   }
 
   // What a slot is for: a row, or neighbouring ones.
-  std::int64_t units() const { return is_wide_ ? row_count_ / kWide : row_count_; }
+  std::int64_t units() const { return is_wide_ ? row_count_ / wide_ : row_count_; }
 
   void write_row() {
     guarded_ = units() % slots_ != 0;
@@ -158,13 +160,13 @@ class SimtRows {
     } else {
       w_.line(fmt::format("const s_index {} = base + slot;", unit));
     }
-    if (is_wide_ && outer_.sizes.back() == kWide) w_.line("const s_index step = 0;");
+    if (is_wide_ && outer_.sizes.back() == wide_) w_.line("const s_index step = 0;");
     open_item(w_, is_wide_ ? in_steps(outer_) : outer_, unit);
   }
 
   // The loops with the last in steps of a thread's neighbours.
-  static Loops in_steps(Loops loops) {
-    loops.sizes.back() /= kWide;
+  Loops in_steps(Loops loops) const {
+    loops.sizes.back() /= wide_;
     loops.names.back() = "step";
     return loops;
   }
@@ -174,8 +176,8 @@ class SimtRows {
   // The loop over the neighbours of a thread, and over its rows where these are they.
   void open_near() {
     w_.line("S_UNROLL");
-    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", kWide));
-    w_.line(fmt::format("const s_index {} = step * {} + j;", near_axis(), kWide));
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", wide_));
+    w_.line(fmt::format("const s_index {} = step * {} + j;", near_axis(), wide_));
     function_.elements().push();
   }
   void close_near() {
@@ -199,7 +201,7 @@ class SimtRows {
     return condition;
   }
   void declare(std::string_view name, std::int32_t i, const std::string& value) {
-    if (is_wide_) w_.line(fmt::format("{} {}{}[{}];", c_type(dtype_of(i)), name, i, kWide));
+    if (is_wide_) w_.line(fmt::format("{} {}{}[{}];", c_type(dtype_of(i)), name, i, wide_));
     open_wide();
     w_.line(fmt::format("{}{} = {};", is_wide_ ? "" : fmt::format("{} ", c_type(dtype_of(i))), named(name, i),
                         value));
@@ -210,7 +212,7 @@ class SimtRows {
   std::string chunk_sum(std::int32_t i, std::string_view chunk) const {
     std::int64_t number = 0;
     for (std::int32_t k = 0; k < i; ++k) number += graph_.node(k).op == Op::reduce ? 1 : 0;
-    const std::string row = is_wide_ ? fmt::format("unit * {} + j", kWide) : std::string("row");
+    const std::string row = is_wide_ ? fmt::format("unit * {} + j", wide_) : std::string("row");
     return fmt::format("*(S_GLOBAL {}*)({} + 8 * (({} + (s_i64){}) * {} + {}))", c_type(dtype_of(i)), memory_,
                        number * chunks_, chunk, row_count_, row);
   }
@@ -243,7 +245,7 @@ class SimtRows {
     return threads > (dialect_ == Dialect::cuda ? kMostThreads : kThreads);
   }
   void lay_out_points() {
-    is_long_ = !inner_.sizes.empty() && inner_.sizes.back() % kWide == 0 && chunk_length_ % kWide == 0 &&
+    is_long_ = !inner_.sizes.empty() && inner_.sizes.back() % wide_ == 0 && chunk_length_ % wide_ == 0 &&
                length_ >= kLeastLong;
     // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it.
     constexpr std::int64_t kMostOfAWarp = 512, kMostOfAGroup = 4096;
@@ -252,9 +254,15 @@ class SimtRows {
     while (parts_ == threads_ && !is_large(2 * threads_) && is_long_ &&
            chunk_length_ > threads_ / kThreads * kMostOfAGroup)
       parts_ = threads_ *= 2;
+    if (form_.threads == 0) return;
+    // A row that needs a group has it whole, rows of warps have more of them.
+    if (parts_ == threads_)
+      parts_ = threads_ = std::min<std::int64_t>(power_of_two(chunk_length_ / at_once()), form_.threads);
+    else
+      threads_ = form_.threads;
   }
   void lay_out_rows() {
-    is_wide_ = outer_.sizes.back() % kWide == 0 && row_count_ >= kLeastWide;
+    is_wide_ = outer_.sizes.back() % wide_ == 0 && row_count_ >= kLeastWide;
     slots_ = std::min(power_of_two(units()), kWarp);
     const std::int64_t useful = length_ < 8 ? 1 : power_of_two(chunk_length_);
     // Few rows: a thread has a few points only, and neighbours still fill a line of memory.
@@ -264,6 +272,7 @@ class SimtRows {
         slots_ /= 2;
     while (is_wide_ && !is_cut() && !is_large(2 * threads_) && useful * slots_ > kFewPoints * threads_)
       threads_ *= 2;
+    if (form_.threads > 0) threads_ = form_.threads;
     parts_ = std::min(useful, threads_ / slots_);
     if (parts_ * slots_ < threads_) threads_ = std::max<std::int64_t>(parts_ * slots_, kThreads);
   }
@@ -314,7 +323,7 @@ class SimtRows {
     }
   }
   std::string kept(std::int32_t node) const {
-    return fmt::format("kept{}[{}]", node, is_long_ ? "k * 4 + j" : "k");
+    return fmt::format("kept{}[{}]", node, is_long_ ? fmt::format("k * {} + j", wide_) : std::string("k"));
   }
 
   std::vector<std::int32_t> reductions(int stage) const {
@@ -360,7 +369,7 @@ class SimtRows {
       if (tail) w_.open(fmt::format("if (point < {})", all_units));
     }
     open_item(w_, is_long_ ? in_steps(inner_) : inner_, "point");
-    if (is_long_ && inner_.sizes.back() == kWide) w_.line("const s_index step = 0;");
+    if (is_long_ && inner_.sizes.back() == wide_) w_.line("const s_index step = 0;");
     is_wide_ || is_long_ ? wide_body(stage, sums, outputs) : body(sums, outputs);
     if (tail) w_.close();
     w_.close();
@@ -417,11 +426,11 @@ class SimtRows {
     for (const Elements::Load& load : elements.loads()) {
       const auto& terms = load.place.terms();
       const bool at_once = !load.conditional && load.place.factor(x) == 1 &&
-                           load.place.constant() % kWide == 0 &&
+                           load.place.constant() % wide_ == 0 &&
                            std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
                              const bool known = std::find(all_.names.begin(), all_.names.end(), term.first) !=
                                                 all_.names.end();
-                             return known && (term.first == x || term.second.factor % kWide == 0);
+                             return known && (term.first == x || term.second.factor % wide_ == 0);
                            });
       if (at_once && seen.insert({load.input, load.place.to_string()}).second) found.push_back(load);
     }
@@ -432,19 +441,19 @@ class SimtRows {
     Elements& elements = function_.elements();
     const std::string& x = near_axis();
     const auto at_first = [&](const Index& place) {
-      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * kWide;
+      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * wide_;
     };
     elements.push();
     std::size_t next = 0;
     for (const Elements::Load& load : wide_loads(stage, sums, outputs)) {
       const std::string name = fmt::format("w{}", next++);
-      w_.line(fmt::format("{} {}[{}];", storage_type(graph_.input_type(load.input).dtype), name, kWide));
-      w_.line(fmt::format("{}({}, in{} + {});", load4(step_), name, load.input,
+      w_.line(fmt::format("{} {}[{}];", storage_type(graph_.input_type(load.input).dtype), name, wide_));
+      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, wide_), name, load.input,
                           at_first(load.place).to_string()));
       elements.read_from(load.input, load.place, name + "[j]");
     }
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("{} result{}[{}];", storage_type(graph_.output_type(o).dtype), o, kWide));
+      w_.line(fmt::format("{} result{}[{}];", storage_type(graph_.output_type(o).dtype), o, wide_));
     open_near();
     know_kept();
     for (const std::int32_t i : sums) {
@@ -457,7 +466,7 @@ class SimtRows {
     close_near();
     if (!outputs.empty() && guarded_) w_.open("if (active)");
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("{}({} + {}, result{});", store4(step_), function_.output(o),
+      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, wide_), function_.output(o),
                           at_first(all_.point()).to_string(), o));
     if (!outputs.empty() && guarded_) w_.close();
     elements.read_from_memory();
@@ -558,7 +567,7 @@ class SimtRows {
     const std::string_view type = c_type(dtype),
                            wide = size_of(dtype) < 4 && !is_float(dtype) ? "s_i32" : type;
     const std::string sum = this->sum(i);
-    const std::int64_t warps = threads_ / kWarp, rows = slots_ * (is_wide_ ? kWide : 1);
+    const std::int64_t warps = threads_ / kWarp, rows = slots_ * (is_wide_ ? wide_ : 1);
     const auto combine = [&](const std::string& with) {
       return fmt::format("{} = {};", sum, combined(kind_of(i), dtype, sum, with));
     };
@@ -572,7 +581,7 @@ class SimtRows {
       close_wide();
     }
     const std::string lanes = local_array(dtype, warps * rows);
-    const std::string_view row = is_wide_ ? "slot * 4 + j" : "slot";
+    const std::string row = is_wide_ ? fmt::format("slot * {} + j", wide_) : std::string("slot");
     w_.open(fmt::format("if (S_LANE % {} < {})", kWarp, slots_));
     open_wide();
     w_.line(fmt::format("{}[S_LANE / {} * {} + {}] = {};", lanes, kWarp, rows, row, sum));
@@ -617,6 +626,8 @@ class SimtRows {
   }
 
   const lower::Step& step_;
+  const Form form_;
+  const std::int64_t wide_;  // neighbours of a thread, where it has several
   const ir::Graph& graph_;
   const Dialect dialect_;
   Function function_;
@@ -638,17 +649,18 @@ class SimtRows {
 
 }  // namespace
 
-Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
-  return SimtRows(step, name, dialect).make();
+Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form) {
+  return SimtRows(step, name, dialect, form).make();
 }
 
-std::vector<Kernel> simt_cut_rows_kernels(const lower::Step& step, const std::string& name, Dialect dialect) {
+std::vector<Kernel> simt_cut_rows_kernels(const lower::Step& step, const std::string& name, Dialect dialect,
+                                          const Form& form) {
   std::vector<Kernel> all;
-  const SimtRows whole(step, name, dialect, step.chunks);
+  const SimtRows whole(step, name, dialect, form, step.chunks);
   for (int stage = 1; stage <= whole.passes() + 1; ++stage)
     if (whole.has_work(stage))
       all.push_back(
-          SimtRows(step, fmt::format("{}_pass{}", name, stage), dialect, step.chunks).make_cut(stage));
+          SimtRows(step, fmt::format("{}_pass{}", name, stage), dialect, form, step.chunks).make_cut(stage));
   return all;
 }
 

@@ -10,8 +10,8 @@ namespace systole::codegen {
 
 namespace {
 
-// Threads that keep a device busy, and parts, in each of which all updates are looked at once: a GPU does that
-// at no cost while it waits for memory.
+// Threads that keep a device busy, and parts, in each of which all updates are looked at once: a GPU does
+// that at no cost while it waits for memory.
 struct Width {
   std::int64_t threads, parts;
 };

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "backend/cuda/blas_api.h"
+#include "backend/cuda/cupti_api.h"
 #include "backend/cuda/dnn_api.h"
 #include "backend/cuda/dnn_layers_api.h"
 #include "backend/cuda/driver.h"
@@ -23,6 +24,10 @@
 #endif
 #if __has_include(<cudnn.h>)
 #include <cudnn.h>
+#endif
+#if __has_include(<cuda.h>) && __has_include(<cupti.h>)
+#include <cupti.h>
+#define SYSTOLE_HAS_CUPTI 1
 #endif
 
 namespace systole::cuda {
@@ -111,6 +116,7 @@ TEST(CudaHeaders, NumbersOfTheDriverAreTheHeaders) {
   SYSTOLE_SAME(kStreamNonBlocking, CU_STREAM_NON_BLOCKING);
   SYSTOLE_SAME(kEventDisableTiming, CU_EVENT_DISABLE_TIMING);
   SYSTOLE_SAME(kCaptureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  SYSTOLE_SAME(kPoolWaitsForMemory, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES);
   SYSTOLE_SAME(kPoolReleaseThreshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
   SYSTOLE_SAME(kMaxThreadsPerBlock, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   SYSTOLE_SAME(kMultiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -387,6 +393,109 @@ TEST(CudnnHeader, HasTheFunctionsOfLayersAsTheyAreCalled) {
 #else
 
 TEST(CudnnHeader, IsCompared) { GTEST_SKIP() << "cudnn.h is not on this machine"; }
+
+#endif
+
+#ifdef SYSTOLE_HAS_CUPTI
+
+TEST(CuptiHeader, HasTheNumbersThatAreUsed) {
+  using namespace cupti;
+  Comparison comparison("cupti_api.h");
+  SYSTOLE_SAME(kCopies, CUPTI_ACTIVITY_KIND_MEMCPY);
+  SYSTOLE_SAME(kMemsets, CUPTI_ACTIVITY_KIND_MEMSET);
+  SYSTOLE_SAME(kKernels, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  SYSTOLE_SAME(kPeerCopies, CUPTI_ACTIVITY_KIND_MEMCPY2);
+  SYSTOLE_SAME(kHostToDevice, CUPTI_ACTIVITY_MEMCPY_KIND_HTOD);
+  SYSTOLE_SAME(kDeviceToHost, CUPTI_ACTIVITY_MEMCPY_KIND_DTOH);
+  SYSTOLE_SAME(kDeviceToDevice, CUPTI_ACTIVITY_MEMCPY_KIND_DTOD);
+  SYSTOLE_SAME(kFlushForced, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  SYSTOLE_SAME(kOfDriver, CUPTI_CB_DOMAIN_DRIVER_API);
+  SYSTOLE_SAME(kOfRuntime, CUPTI_CB_DOMAIN_RUNTIME_API);
+  SYSTOLE_SAME(kOfResources, CUPTI_CB_DOMAIN_RESOURCE);
+  SYSTOLE_SAME(kOnEntry, CUPTI_API_ENTER);
+  SYSTOLE_SAME(kNodeCreated, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
+  SYSTOLE_SAME(kNodeCloned, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
+  SYSTOLE_SAME(kDriverMemset8, CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async);
+  SYSTOLE_SAME(kDriverMemset32, CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async);
+  SYSTOLE_SAME(kDriverCopy, CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2);
+  SYSTOLE_SAME(kDriverLaunch, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel);
+  SYSTOLE_SAME(kDriverLaunchCooperative, CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel);
+  SYSTOLE_SAME(kDriverLaunchEx, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx);
+  SYSTOLE_SAME(kRuntimeCopy, CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020);
+  SYSTOLE_SAME(kRuntimeMemset, CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020);
+  SYSTOLE_SAME(kRuntimeLaunch, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
+  SYSTOLE_SAME(kRuntimeLaunchEx, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060);
+#if CUPTI_API_VERSION >= 130000
+  SYSTOLE_SAME(kRuntimeLaunch13, CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000);
+#else
+  SYSTOLE_SAME(kRuntimeLaunch13, 505);
+#endif
+}
+
+TEST(CuptiHeader, HasTheFunctionsAndRecordsAsTheyAreRead) {
+  using namespace cupti;
+#define SYSTOLE_COMPARE(name, parameters) \
+  EXPECT_TRUE((Alike<int(*) parameters, decltype(&::name)>::value)) << #name;
+  SYSTOLE_CUPTI_FUNCTIONS(SYSTOLE_COMPARE)
+#undef SYSTOLE_COMPARE
+  EXPECT_TRUE((Alike<Callback, CUpti_CallbackFunc>::value));
+  EXPECT_TRUE((Alike<Request, CUpti_BuffersCallbackRequestFunc>::value));
+  EXPECT_TRUE((Alike<Complete, CUpti_BuffersCallbackCompleteFunc>::value));
+#if CUPTI_API_VERSION >= 130000
+  using Kernel = CUpti_ActivityKernel10;
+  using Copy = CUpti_ActivityMemcpy6;
+#else
+  using Kernel = CUpti_ActivityKernel9;
+  using Copy = CUpti_ActivityMemcpy5;
+#endif
+  using PeerCopy = CUpti_ActivityMemcpyPtoP4;
+  using Memset = CUpti_ActivityMemset4;
+#define SYSTOLE_SAME_PLACE(Ours, ours, Theirs, theirs)              \
+  static_assert(offsetof(Ours, ours) == offsetof(Theirs, theirs) && \
+                sizeof(Ours::ours) == sizeof(Theirs::theirs))
+  SYSTOLE_SAME_PLACE(KernelRecord, kind, Kernel, kind);
+  SYSTOLE_SAME_PLACE(KernelRecord, registers, Kernel, registersPerThread);
+  SYSTOLE_SAME_PLACE(KernelRecord, start, Kernel, start);
+  SYSTOLE_SAME_PLACE(KernelRecord, end, Kernel, end);
+  SYSTOLE_SAME_PLACE(KernelRecord, device, Kernel, deviceId);
+  SYSTOLE_SAME_PLACE(KernelRecord, stream, Kernel, streamId);
+  SYSTOLE_SAME_PLACE(KernelRecord, grid_x, Kernel, gridX);
+  SYSTOLE_SAME_PLACE(KernelRecord, grid_z, Kernel, gridZ);
+  SYSTOLE_SAME_PLACE(KernelRecord, block_x, Kernel, blockX);
+  SYSTOLE_SAME_PLACE(KernelRecord, block_z, Kernel, blockZ);
+  SYSTOLE_SAME_PLACE(KernelRecord, static_shared, Kernel, staticSharedMemory);
+  SYSTOLE_SAME_PLACE(KernelRecord, dynamic_shared, Kernel, dynamicSharedMemory);
+  SYSTOLE_SAME_PLACE(KernelRecord, local_per_thread, Kernel, localMemoryPerThread);
+  SYSTOLE_SAME_PLACE(KernelRecord, call, Kernel, correlationId);
+  SYSTOLE_SAME_PLACE(KernelRecord, name, Kernel, name);
+  SYSTOLE_SAME_PLACE(KernelRecord, node, Kernel, graphNodeId);
+#define SYSTOLE_SAME_MOVE(Ours, Theirs)                  \
+  SYSTOLE_SAME_PLACE(Ours, kind, Theirs, kind);          \
+  SYSTOLE_SAME_PLACE(Ours, bytes, Theirs, bytes);        \
+  SYSTOLE_SAME_PLACE(Ours, start, Theirs, start);        \
+  SYSTOLE_SAME_PLACE(Ours, end, Theirs, end);            \
+  SYSTOLE_SAME_PLACE(Ours, device, Theirs, deviceId);    \
+  SYSTOLE_SAME_PLACE(Ours, stream, Theirs, streamId);    \
+  SYSTOLE_SAME_PLACE(Ours, call, Theirs, correlationId); \
+  SYSTOLE_SAME_PLACE(Ours, node, Theirs, graphNodeId)
+  SYSTOLE_SAME_MOVE(CopyRecord, Copy);
+  SYSTOLE_SAME_MOVE(PeerCopyRecord, PeerCopy);
+  SYSTOLE_SAME_MOVE(MemsetRecord, Memset);
+  SYSTOLE_SAME_PLACE(CopyRecord, copy_kind, Copy, copyKind);
+  SYSTOLE_SAME_PLACE(PeerCopyRecord, from_device, PeerCopy, srcDeviceId);
+  SYSTOLE_SAME_PLACE(PeerCopyRecord, to_device, PeerCopy, dstDeviceId);
+  SYSTOLE_SAME_PLACE(CallData, site, CUpti_CallbackData, callbackSite);
+  SYSTOLE_SAME_PLACE(CallData, call, CUpti_CallbackData, correlationId);
+  SYSTOLE_SAME_PLACE(ResourceData, what, CUpti_ResourceData, resourceDescriptor);
+  SYSTOLE_SAME_PLACE(NodeData, node, CUpti_GraphData, node);
+  SYSTOLE_SAME_PLACE(NodeData, original_node, CUpti_GraphData, originalNode);
+#undef SYSTOLE_SAME_MOVE
+#undef SYSTOLE_SAME_PLACE
+}
+
+#else
+
+TEST(CuptiHeader, IsCompared) { GTEST_SKIP() << "cupti.h is not on this machine"; }
 
 #endif
 

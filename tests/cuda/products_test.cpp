@@ -95,12 +95,28 @@ class CudaProduct : public FakeCuda {
     }
   }
 
+  void SetUp() override { ::setenv("SYSTOLE_CUDA_PREFER", "cublasLt", 1); }  // small products too
+  void TearDown() override { ::unsetenv("SYSTOLE_CUDA_PREFER"); }
+
   FakeDriver fake_;
   const Device device_{0};
   lt::FakeBlas blas_;
 };
 
 Value with_bias(Value y, Value b) { return ops::add(y, ops::broadcast_to(b, y.shape())); }
+
+TEST_F(CudaProduct, SmallProductsAreLeftToGeneratedKernels) {
+  ::unsetenv("SYSTOLE_CUDA_PREFER");
+  const auto refusal = [&](std::int64_t rows, std::int64_t depth) {
+    const lower::Region part =
+        region({{DType::f32, {rows, depth}}, {DType::f32, {depth, 128}}},
+               [](const ir::Values& x) { return ir::Values{ops::dot_general(x[0], x[1], {1}, {0})}; });
+    return blas_offer(device_, part, {.is_deterministic = true}).reason;
+  };
+  EXPECT_NE(refusal(64, 10).find("SYSTOLE_CUDA_PREFER=cublasLt"), std::string::npos) << refusal(64, 10);
+  EXPECT_EQ(refusal(64, 784), "");     // deep
+  EXPECT_EQ(refusal(16384, 100), "");  // large
+}
 
 TEST_F(CudaProduct, EveryOrderOfTheOperandsIsTold) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/cuda/cupti.h"
 #include "backend/cuda/pinned_ring.h"
 #include "base/log.h"
 
@@ -73,6 +74,9 @@ MemoryPool pool_of(int device) {
   check(driver().cuDeviceGetDefaultMemPool(&pool, device), "cuDeviceGetDefaultMemPool");
   std::uint64_t everything = ~std::uint64_t{0};  // what is freed stays in the pool
   check(driver().cuMemPoolSetAttribute(pool, kPoolReleaseThreshold, &everything), "cuMemPoolSetAttribute");
+  // An upload would wait for the run that still reads the memory of an earlier one.
+  int never = 0;
+  check(driver().cuMemPoolSetAttribute(pool, kPoolWaitsForMemory, &never), "cuMemPoolSetAttribute");
   return pool;
 }
 
@@ -116,6 +120,7 @@ Device::Device(int ordinal) : ordinal_(ordinal) {
 }
 
 Device::~Device() {
+  cupti::forget(*this);
   if (try_activate()) {
     for (const Event event : events_) succeeded(driver().cuEventDestroy(event), "cuEventDestroy");
     for (const Stream stream : streams_) succeeded(driver().cuStreamDestroy(stream), "cuStreamDestroy");
@@ -127,6 +132,7 @@ const Device::Opened& Device::opened() const {
   if (const Opened* const here = ready_.load(std::memory_order_acquire)) return *here;
   const std::lock_guard lock(open_mutex_);
   if (!opened_) opened_ = std::make_unique<Opened>(handle_, health_);
+  cupti::start_recording();  // before the first copy
   ready_.store(opened_.get(), std::memory_order_release);
   return *opened_;
 }

@@ -32,6 +32,7 @@ enum DriverConstant : int {
   kStreamNonBlocking = 1,     // CU_STREAM_NON_BLOCKING
   kEventDisableTiming = 2,    // CU_EVENT_DISABLE_TIMING
   kCaptureThreadLocal = 1,    // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+  kPoolWaitsForMemory = 3,    // CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
   kPoolReleaseThreshold = 4,  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
   kMaxThreadsPerBlock = 1,    // CU_DEVICE_ATTRIBUTE_…
   kMultiprocessors = 16,

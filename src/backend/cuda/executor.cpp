@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <system_error>
 #include <thread>
 
+#include "backend/cuda/cupti.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/target.h"
+#include "backend/cuda/tuning.h"
 #include "backend/step_text.h"
 #include "base/log.h"
 #include "codegen/kernel.h"
@@ -50,15 +53,8 @@ class Generator {
       if (step.kind == StepKind::library) {
         call.library = target_.library_call(step);
         call.label = step.implementation + " " + call.label;
-      } else if (std::vector<codegen::Kernel> kernels =
-                     codegen::make_kernels(step, name, codegen::Dialect::cuda);
-                 !kernels.empty()) {
-        for (codegen::Kernel& kernel : kernels) {
-          const auto groups = static_cast<unsigned>(kernel.groups),
-                     threads = static_cast<unsigned>(kernel.threads);
-          wanted_.push_back({&call, call.launches.size(), kernels_.add(std::move(kernel))});
-          call.launches.push_back({nullptr, groups, threads});
-        }
+      } else if (add_kernels(program, step, name, call)) {
+        call.launches = wanted_.back().ways[0].launches;
       } else if (step.programs.empty() && step.kind != StepKind::copy) {
         log(LogLevel::info, fmt::format("cuda: {} runs on the host: it has no kernel", call.label));
         needs_host_ = true;
@@ -76,22 +72,125 @@ class Generator {
   bool needs_host() const { return needs_host_; }
   // Modules by the names of their kernels.
   void link(const std::map<std::string, LoadedModule>& modules) {
-    for (const Wanted& wanted : wanted_)
-      check(driver().cuModuleGetFunction(&wanted.call->launches[wanted.launch].function,
-                                         modules.at(wanted.kernel), wanted.kernel.c_str()),
-            "cuModuleGetFunction");
+    for (Wanted& wanted : wanted_)
+      for (Way& way : wanted.ways)
+        for (std::size_t i = 0; i < way.launches.size(); ++i)
+          check(driver().cuModuleGetFunction(&way.launches[i].function, modules.at(way.kernels[i]),
+                                             way.kernels[i].c_str()),
+                "cuModuleGetFunction");
+  }
+  // Takes the fastest form of each.
+  void choose() {
+    const auto begin = std::chrono::steady_clock::now();
+    constexpr std::chrono::seconds kMost{10};
+    for (Wanted& wanted : wanted_) {
+      std::size_t best = 0;
+      if (wanted.ways.size() > 1 && std::chrono::steady_clock::now() - begin < kMost)
+        best = static_cast<std::size_t>(
+            best_of(device_, wanted.question, [&](Stream stream) { return trial(wanted, stream); }).choice);
+      wanted.call->launches = wanted.ways[best].launches;
+    }
   }
 
  private:
+  struct Way {  // a form
+    std::vector<Compiled::Launch> launches;
+    std::vector<std::string> kernels;  // their names
+  };
+  struct Wanted {
+    Compiled::Call* call = nullptr;
+    std::vector<Way> ways;  // none where a form is like the first
+    Question question;
+    std::vector<std::int64_t> bytes;  // of the kernels' buffers
+  };
+
+  Way way_of(std::vector<codegen::Kernel> kernels) {
+    Way way;
+    for (codegen::Kernel& kernel : kernels) {
+      way.launches.push_back(
+          {nullptr, static_cast<unsigned>(kernel.groups), static_cast<unsigned>(kernel.threads)});
+      way.kernels.push_back(kernels_.add(std::move(kernel)));
+    }
+    return way;
+  }
+
+  // Whether the step has kernels.
+  bool add_kernels(const lower::Program& program, const Step& step, const std::string& name,
+                   Compiled::Call& call) {
+    std::vector<codegen::Kernel> first = codegen::make_kernels(step, name, codegen::Dialect::cuda);
+    if (first.empty()) return false;
+    Wanted wanted{.call = &call};
+    std::int64_t all = 0;
+    for (const std::vector<BufferId>* list : {&step.inputs, &step.outputs})
+      for (const BufferId b : *list) {
+        wanted.bytes.push_back(program.buffers[static_cast<std::size_t>(b)].bytes);
+        all += wanted.bytes.back();
+      }
+    wanted.bytes.push_back(
+        step.workspace >= 0 ? program.buffers[static_cast<std::size_t>(step.workspace)].bytes : 0);
+    const std::vector<codegen::Form> forms = codegen::forms(step);
+    if (all < kLargeBytes || forms.size() == 1) {
+      wanted.ways.push_back(way_of(std::move(first)));
+    } else {
+      runtime::CacheKey text("forms");
+      for (const codegen::Kernel& kernel : first)
+        text.add(kernel.source.substr(kernel.source.find('(', kernel.source.find(kernel.name))));
+      wanted.question = {.name = runtime::step_label(step, "kernel"),
+                         .details = fmt::format("{} {}", text.file_name(), nvrtc_version()),
+                         .choice = "form",
+                         .count = static_cast<int>(forms.size()),
+                         .is_measured = !target_.is_deterministic(),
+                         .most_seconds = 0.03};
+      add_forms(step, name, forms, std::move(first), wanted);
+    }
+    wanted_.push_back(std::move(wanted));
+    return true;
+  }
+
+  void add_forms(const Step& step, const std::string& name, const std::vector<codegen::Form>& forms,
+                 std::vector<codegen::Kernel> first, Wanted& wanted) {
+    const auto made = [&](std::size_t i) {
+      return codegen::make_kernels(step, fmt::format("{}_form{}", name, i), codegen::Dialect::cuda, forms[i]);
+    };
+    const std::optional<Answer> known = known_answer(device_, wanted.question);
+    if (known || tuned_ >= kMostTuned) {
+      const std::size_t choice = known ? static_cast<std::size_t>(known->choice) : 0;
+      wanted.ways.push_back(way_of(choice == 0 ? std::move(first) : made(choice)));
+      return;
+    }
+    wanted.ways.push_back(way_of(std::move(first)));
+    const std::size_t before = kernels_.distinct().size();
+    for (std::size_t i = 1; i < forms.size(); ++i) {
+      Way way = way_of(made(i));
+      if (way.kernels == wanted.ways[0].kernels) way = {};
+      wanted.ways.push_back(std::move(way));
+    }
+    tuned_ += kernels_.distinct().size() > before ? 1 : 0;
+  }
+
+  Trial trial(const Wanted& wanted, Stream stream) const {
+    auto scratch = std::make_shared<const Scratch>(device_, stream, wanted.bytes);
+    return [&wanted, scratch](int choice, Stream on) {
+      const Way& way = wanted.ways[static_cast<std::size_t>(choice)];
+      if (way.launches.empty()) throw Error(ErrorKind::kUnsupported, "cuda", "a form like the first");
+      std::vector<Address> addresses = scratch->addresses();
+      std::vector<void*> parameters;
+      for (Address& address : addresses) parameters.push_back(&address);
+      for (const Compiled::Launch& launch : way.launches)
+        check(driver().cuLaunchKernel(launch.function, launch.groups, 1, 1, launch.threads, 1, 1, 0, on,
+                                      parameters.data(), nullptr),
+              "cuLaunchKernel");
+    };
+  }
+
+  static constexpr std::int64_t kLargeBytes = std::int64_t{8} << 20;  // less is not worth a choice
+  static constexpr int kMostTuned = 48;                               // kernels
+
   const Device& device_;
   const Target& target_;
   codegen::KernelSet kernels_;
-  struct Wanted {
-    Compiled::Call* call;
-    std::size_t launch;
-    std::string kernel;
-  };
   std::vector<Wanted> wanted_;
+  int tuned_ = 0;
   bool needs_host_ = false;
 };
 
@@ -140,8 +239,13 @@ std::vector<std::string> compiled_parts(const Device& device,
     }
   };
   std::vector<std::thread> others;
-  for (std::size_t i = 1; i < parts.size(); ++i) others.emplace_back(compile, i);
-  if (!parts.empty()) compile(0);
+  std::size_t left = 0;  // to this thread: one part, and those for which there is no other
+  for (left = parts.size(); left > 1; --left) try {
+      others.emplace_back(compile, left - 1);
+    } catch (const std::system_error&) {
+      break;
+    }
+  for (std::size_t i = 0; i < left; ++i) compile(i);
   for (std::thread& other : others) other.join();
   for (const std::exception_ptr& failure : failures)
     if (failure) std::rethrow_exception(failure);
@@ -193,6 +297,10 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
     }
     generator.link(found);
   }
+  {
+    const timeline::Span span("compile", "forms");
+    generator.choose();
+  }
   module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes;
   return module;
 }
@@ -243,6 +351,7 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   for (const BufferId b : step.inputs) addresses_[count++] = walker.place(b);
   for (const BufferId b : step.outputs) addresses_[count++] = walker.place(b);
   addresses_[count] = walker.workspace(step);
+  const cupti::Step named(call.label, call.details);
   if (call.library) {
     const std::span<const Address> all(addresses_);
     call.library->run(stream_, all.subspan(0, step.inputs.size()),
@@ -254,7 +363,7 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
       check(driver().cuLaunchKernel(launch.function, launch.groups, 1, 1, launch.threads, 1, 1, 0, stream_,
                                     parameters_.data(), nullptr),
             "cuLaunchKernel");
-  if (timeline::is_on())
+  if (timeline::is_on() && !cupti::is_recording())
     check(driver().cuStreamSynchronize(stream_), "cuStreamSynchronize");  // the span is of the work
 }
 

@@ -29,7 +29,8 @@ void* open_library(const std::vector<std::string>& names, const std::vector<std:
   std::vector<std::string> folders;
   if (const std::optional<std::string> chosen = env::text("SYSTOLE_CUDA_LIBRARIES")) folders = split(*chosen);
   folders.emplace_back();  // the loader's own places
-  folders.emplace_back("/usr/local/cuda/lib64");
+  for (const char* const folder : {"lib64", "extras/CUPTI/lib64"})
+    folders.push_back(std::string("/usr/local/cuda/") + folder);
   if (const std::optional<std::string> plugins = env::text("SYSTOLE_PLUGIN_PATH"))
     for (const std::string& folder : split(*plugins))
       for (const std::string& package : packages) folders.push_back(folder + "/" + package);

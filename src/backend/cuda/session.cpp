@@ -6,6 +6,7 @@
 
 #include "backend/arguments.h"
 #include "backend/cuda/buffer.h"
+#include "backend/cuda/cupti.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
 
@@ -148,12 +149,15 @@ class CudaSession final : public runtime::Session {
 
   template <class Consume>
   void launch(std::size_t inputs, const Consume& consume) {
-    if (!module_->is_one_launch || is_first_ || timeline::is_on()) {
+    const std::uint64_t recording = cupti::recording_of(device_);
+    if (!module_->is_one_launch || is_first_ || (timeline::is_on() && recording == 0)) {
       consume();
       walk(addresses_, inputs);
       is_first_ = false;  // libraries have prepared themselves
       return;
     }
+    if (recording != 0 && std::exchange(recording_, recording) != recording)
+      graphs_.clear();  // nobody knows which steps their nodes are of
     for (std::size_t i = 0; i < places_.size(); ++i)
       if (places_[i] && i < inputs) copy(addresses_[i], places_[i]->address(), places_[i]->bytes());
     const GraphExec graph = captured(with_places(), inputs);
@@ -188,6 +192,7 @@ class CudaSession final : public runtime::Session {
       give_places(inputs);
       return captured(copied_to_places(inputs), inputs);
     }
+    const timeline::Span span("compile", "capture");
     check(driver().cuStreamBeginCapture(stream_.get(), kCaptureThreadLocal), "cuStreamBeginCapture");
     Graph graph = nullptr;
     lanes_.use(true);
@@ -249,6 +254,7 @@ class CudaSession final : public runtime::Session {
   std::vector<Captured> graphs_;
   std::vector<std::unique_ptr<Memory>> places_;  // by input, then output: of what has many addresses
   bool is_first_ = true;
+  std::uint64_t recording_ = 0;  // of the timeline, that the graphs are captured in
 };
 
 }  // namespace

@@ -19,7 +19,9 @@ std::vector<lower::Claim> Target::offers(const lower::Region& region) const {
   std::vector<lower::Claim> claims;
   const ir::Node& anchor = region.graph.node(region.anchor);
   switch (anchor.op) {
-    case ir::Op::dot_general: claims.push_back(blas_offer(device_, region, {math_, is_deterministic_})); break;
+    case ir::Op::dot_general:
+      claims.push_back(blas_offer(device_, region, {math_, is_deterministic_}));
+      break;
     case ir::Op::convolution: claims.push_back(dnn_offer(device_, region, {math_, is_deterministic_})); break;
     case ir::Op::composite:
       if (is_attention(anchor))

@@ -21,6 +21,7 @@ class Target final : public lower::Target {
   Target(const Device& device, runtime::Math math, bool is_deterministic = false)
       : device_(device), math_(math), is_deterministic_(is_deterministic) {}
   std::string_view name() const override { return "cuda"; }
+  bool is_deterministic() const { return is_deterministic_; }
   lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 500, .cuts_rows = true}; }
   std::vector<lower::Claim> offers(const lower::Region& region) const override;
   ir::Graph adapted(const ir::Graph& graph) const override;

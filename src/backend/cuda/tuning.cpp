@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 
+#include "backend/cuda/cupti.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "runtime/disk_cache.h"
@@ -237,6 +238,7 @@ Answer tuned(const std::string& device, const Question& question, const Measure&
 Answer best_of(const Device& device, const Question& question,
                const std::function<Trial(Stream stream)>& prepare) {
   device.activate();
+  const cupti::Step named("timing " + question.name, {});
   std::optional<Borrowed> stream;
   std::optional<Watch> watch;
   return tuned(device_text(device), question, [&](int choice, double best) {

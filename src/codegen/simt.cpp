@@ -20,6 +20,7 @@ constexpr std::string_view kCuda = R"c(
 #define S_BARRIER __syncthreads()
 #define S_UNROLL _Pragma("unroll")
 #define S_UNROLL_SOME _Pragma("unroll 4")
+#define S_UNROLL_MORE _Pragma("unroll 8")
 // Neighbours at once; anywhere: where the address allows it.
 template <int N, class T>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) s_many {
@@ -80,6 +81,7 @@ constexpr std::string_view kOpenCl = R"c(
 #define S_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
 #define S_UNROLL
 #define S_UNROLL_SOME
+#define S_UNROLL_MORE
 #define s_load4(to, from) vstore4(vload4(0, from), 0, to)
 #define s_store4(to, from) vstore4(vload4(0, from), 0, to)
 #define s_load8(to, from) vstore8(vload8(0, from), 0, to)

@@ -143,6 +143,7 @@ class SimtContraction {
   }
 
   void multiply() {
+    if (depth_ > kDepth) w_.line("S_UNROLL_MORE");
     w_.open(fmt::format("for (s_i32 k = 0; k < {}; ++k)", depth_));
     w_.line(fmt::format("{} a[{}], b[{}];", type_, tile_.rows, tile_.columns));
     const auto read = [&](std::string_view into, std::int64_t count, std::string_view array,

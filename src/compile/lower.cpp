@@ -76,7 +76,7 @@ class Lowering {
     find_lifetimes();
     work_in_place();
     find_lifetimes();
-    plan_memory(program_);
+    plan_memory(program_, target_.limits().room);
     return std::move(program_);
   }
 

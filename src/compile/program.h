@@ -78,8 +78,9 @@ std::string to_string(const Program& program, bool regions = false);
 // are needed at one time, or a place outside the arena.
 void verify(const Program& program);
 
-// Gives temporaries their places: those needed at one time never overlap. Sets arena_bytes.
-void plan_memory(Program& program);
+// Gives temporaries their places: those needed at one time never overlap, and none do when all together need
+// no more than `room`. Sets arena_bytes.
+void plan_memory(Program& program, std::int64_t room = 0);
 
 // A graph as make_program takes it: composites inlined but those that the Target claims and, if asked, the
 // passes for kernels run.

@@ -195,7 +195,12 @@ TEST_F(OnCudaGpu, TheNextBatchIsCopiedWhileThisOneIsComputed) {
   const auto session = make_session(make_module(device, chain(kSize, 8), {}));
   const BufferRef w = uploaded(hashed(kSize, 1, 0.01), device);
   const Literal batch = hashed(kSize, 2, 1);
-  for (int i = 0; i < 2; ++i) run(*session, uploaded(batch, device), w);  // by steps, then captured
+  {
+    // By steps, then captured, until what comes at many addresses has a place of its own: making a graph
+    // waits for the one that runs.
+    std::vector<BufferRef> held;
+    for (int i = 0; i < 7; ++i) run(*session, held.emplace_back(uploaded(batch, device)), w);
+  }
   std::vector<Stopwatch::Interval> computed, copied;
   {
     const Stopwatch watch;

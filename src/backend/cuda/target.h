@@ -22,7 +22,9 @@ class Target final : public lower::Target {
       : device_(device), math_(math), is_deterministic_(is_deterministic) {}
   std::string_view name() const override { return "cuda"; }
   bool is_deterministic() const { return is_deterministic_; }
-  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 500, .cuts_rows = true}; }
+  lower::KernelLimits limits() const override {
+    return {.nodes = 400, .buffers = 500, .cuts_rows = true, .room = std::int64_t{64} << 20};
+  }
   std::vector<lower::Claim> offers(const lower::Region& region) const override;
   ir::Graph adapted(const ir::Graph& graph) const override;
   bool reads_moved(const ir::Node& reader, std::size_t operand, const lower::Strided& view) const override;

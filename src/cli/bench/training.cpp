@@ -46,8 +46,10 @@ struct Training {
     auto loss_of = [model = model](const Tensor& x, const Tensor& y) {
       return cross_entropy(model->forward(x), y);
     };
+    // So small a scale that no first step is lost to finding it.
+    const optim::LossScaleOptions scaling{.initial = 1024};
     return [=, all = all, optimizer = make_optimizer(work, all),
-            scale = std::make_shared<optim::LossScale>()](const Tensor& x, const Tensor& y) {
+            scale = std::make_shared<optim::LossScale>(scaling)](const Tensor& x, const Tensor& y) {
       const auto loss_now = [&] {
         return dtype == DType::f32 ? loss_of(x, y) : autocast(loss_of, dtype)(x, y);
       };

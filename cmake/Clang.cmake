@@ -3,7 +3,7 @@
 
 set(SYSTOLE_CLANG_SOURCES src/backend/cpu/clang_module.h src/backend/cpu/clang_module.cpp)
 find_program(LLVM_CONFIG NAMES llvm-config-19)
-if(LLVM_CONFIG)
+if(LLVM_CONFIG AND NOT SYSTOLE_RELOCATABLE)  # LLVM is linked shared
   execute_process(COMMAND ${LLVM_CONFIG} --version --includedir --libdir OUTPUT_VARIABLE answer OUTPUT_STRIP_TRAILING_WHITESPACE)
   string(REPLACE "\n" ";" answer "${answer}")
   list(GET answer 0 llvm_version)

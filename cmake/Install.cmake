@@ -28,7 +28,7 @@ if(NOT BUILD_SHARED_LIBS)
   target_link_libraries(systole INTERFACE
     $<INSTALL_INTERFACE:$<LINK_ONLY:Threads::Threads>>
     $<$<BOOL:${OpenMP_CXX_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:gomp>>>
-    $<$<BOOL:${fmt_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:fmt::fmt>>>
+    $<$<BOOL:${fmt_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:${SYSTOLE_FMT}>>>
     $<$<BOOL:${ZLIB_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:ZLIB::ZLIB>>>
     $<$<BOOL:${PNG_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:PNG::PNG>>>)
 endif()

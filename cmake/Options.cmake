@@ -3,11 +3,19 @@
 option(BUILD_SHARED_LIBS "Build libsystole as a shared library" ON)
 option(SYSTOLE_TESTS "Build the tests (needs GoogleTest)" ${PROJECT_IS_TOP_LEVEL})
 option(SYSTOLE_BENCH "Build the benchmarks (needs Google Benchmark)" ${PROJECT_IS_TOP_LEVEL})
+option(SYSTOLE_RELOCATABLE "Link programs so that they need no more than glibc, this one or a newer" OFF)
 option(SYSTOLE_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 set(SYSTOLE_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+# Archives alone are looked for; what has none is left out, or its headers suffice.
+if(SYSTOLE_RELOCATABLE)
+  set(BUILD_SHARED_LIBS OFF)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  add_link_options(-static-libstdc++ -static-libgcc)
 endif()
 
 set(CMAKE_CXX_STANDARD 20)

@@ -11,6 +11,7 @@
 #include "eval/eval.h"
 #include "systole/autodiff.h"
 #include "systole/compile.h"
+#include "systole/ir/composite.h"
 #include "systole/ir/text.h"
 #include "systole/ops.h"
 
@@ -125,6 +126,25 @@ TEST(Autocast, CompositesOfContractionsTakeTheLowPrecision) {
     }
   EXPECT_EQ(composites, 2);
   EXPECT_EQ(cast.output_type(0), graph.output_type(0));
+}
+
+// What a low attention hands to its gradient: everything low, but the log-sum-exp, of which it lives.
+TEST(Autocast, TheLogSumExpOfAttentionStaysInF32) {
+  ir::Graph graph;
+  ir::Values x;
+  for (const char* name : {"q", "k", "v", "grad"}) x.push_back(graph.input(name, {DType::f32, {1, 2, 4, 8}}));
+  const ir::Values forward = ir::add_composite("attention", ir::Values{x[0], x[1], x[2]});
+  for (const ir::Value& g :
+       ir::add_composite("attention_grad", ir::Values{x[0], x[1], x[2], forward[0], forward[1], x[3]}))
+    graph.output(g);
+  const ir::Graph cast = passes::autocast(graph, DType::bf16);
+  ir::verify(cast);
+  for (const ir::Node& node : cast.nodes()) {
+    if (node.op != ir::Op::composite || node.operands.size() != 6) continue;
+    for (std::size_t i = 0; i < 6; ++i)
+      EXPECT_EQ(cast.type(node.operands[i]).dtype, i == 4 ? DType::f32 : DType::bf16) << i;
+    EXPECT_EQ(cast.node(node.operands[4].node).op, ir::Op::composite);  // not converted to and fro
+  }
 }
 
 TEST(Autocast, OtherDTypesAndHandWrittenPrecisionsAreLeftAlone) {

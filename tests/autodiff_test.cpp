@@ -177,7 +177,11 @@ const Case kCases[] = {
     {"batch_norm", "%x: f64[5,2,3], %s: f64[3], %b: f64[3]",
      "%y, %m, %v = composite batch_norm_train(%x, %s, %b) return %y, %m, %v"},
     {"attention", "%q: f64[1,2,3,4], %k: f64[1,2,5,4], %v: f64[1,2,5,4]",
-     "%y = composite attention(%q, %k, %v) {causal=true} return %y"},
+     "%y, %l = composite attention(%q, %k, %v) {causal=true} return %y"},
+    {"attention and lse", "%q: f64[1,2,3,4], %k: f64[1,2,5,4], %v: f64[1,2,5,3]",
+     "%y, %l = composite attention(%q, %k, %v) {scale=0.75} return %y, %l"},
+    {"lse", "%q: f64[1,2,3,4], %k: f64[1,2,5,4], %v: f64[1,2,5,4]",
+     "%y, %l = composite attention(%q, %k, %v) {causal=true} return %l"},
     {"cross_entropy", "%x: f64[4,3], %l: i32[4]", "%y = composite cross_entropy(%x, %l) return %y"},
     {"embedding", "%t: f64[5,3], %i: i32[2,2]", "%y = composite embedding(%t, %i) return %y"},
     {"lstm",
@@ -229,6 +233,7 @@ const std::set<std::string> kTwice = {"remat",
                                       "cumulative prod",
                                       "cholesky",
                                       "attention",
+                                      "attention and lse",
                                       "batch_norm"};
 std::vector<Case> twice() {
   std::vector<Case> out;

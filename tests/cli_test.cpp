@@ -384,6 +384,15 @@ TEST_F(CliTest, DevicesListsTheReference) {
   EXPECT_NE(outcome.out.find("\nreference"), std::string::npos) << outcome.out;
 }
 
+TEST_F(CliTest, DevicesAndDoctorSayWhyThereIsNoGpu) {
+  const std::string hidden = "env CUDA_VISIBLE_DEVICES=";  // of a machine that has one
+  const Outcome devices = run("devices", "", hidden), doctor = run("doctor", "", hidden);
+  const std::size_t row = devices.out.find("\ncuda ");
+  ASSERT_NE(row, std::string::npos) << devices.out;
+  EXPECT_NE(devices.out.find("not available: no NVIDIA", row), std::string::npos) << devices.out;
+  EXPECT_NE(doctor.out.find("cuda: no device: no NVIDIA"), std::string::npos) << doctor.out;
+}
+
 TEST_F(CliTest, DoctorNamesWhatIsBrokenWithItsRepair) {
   const std::string clean =
       "env -u CC -u SYSTOLE_PJRT_PLUGIN -u PJRT_NAMES_AND_LIBRARY_PATHS SYSTOLE_CACHE_DIR=cache";

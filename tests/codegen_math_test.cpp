@@ -285,6 +285,7 @@ __device__ float __fmul_rn(float, float);
 __device__ float __fdiv_rn(float, float);
 __device__ float __fsqrt_rn(float);
 __device__ double __dsqrt_rn(double);
+__device__ float expf(float);
 __device__ float floorf(float);
 __device__ float ceilf(float);
 __device__ float rintf(float);

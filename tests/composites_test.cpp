@@ -328,10 +328,13 @@ TEST(Composites, AreAllRegistered) {
                            "batch_norm_inference",
                            "batch_norm_grad",
                            "attention",
+                           "attention_grad",
                            "cross_entropy",
                            "embedding",
                            "lstm",
+                           "lstm_grad",
                            "gru",
+                           "gru_grad",
                            "max_pool",
                            "avg_pool",
                            "conv_input_grad",
@@ -373,6 +376,64 @@ TEST(Softmax, OfMinusInfinityOnlyIsNaNAndOfLargeValuesIsExact) {
   EXPECT_EQ(p[5], 1.0f);
   EXPECT_EQ(l[4], -inf);
   EXPECT_EQ(l[5], 0.0f);
+}
+
+// By JAX's logsumexp; small floats have theirs in f32.
+TEST(Attention, GivesTheLogSumExpOfItsScores) {
+  const Numbers wanted = {1.0301199782997057, 1.0309584746865754, 0.8404448464686398, 0.9883366306421248};
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    Case c{dtype};
+    const Values operands{c.in({1, 2, 2, 3}, 1), c.in({1, 2, 3, 3}, 2), c.in({1, 2, 3, 2}, 3)};
+    const std::vector<Literal> got = c.run(ir::add_composite("attention", operands, {{"scale", 0.25}}));
+    EXPECT_EQ(got[1].dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);
+    EXPECT_EQ(got[1].shape(), (Shape{1, 2, 2}));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(got[1].to_doubles()[i], wanted[i], dtype == DType::f64 ? 1e-14 : 1e-6);
+  }
+}
+
+// By JAX's vjp of the formula.
+TEST(Attention, GradientIsThatOfTheFormula) {
+  const std::vector<Numbers> wanted = {
+      {-0.010917124457522215, 0.00545856222876114, -0.024563530029424973, -0.04628113648977233,
+       0.03113617594008205, -0.020178676302430698, -0.005193258849728814, 0.025966294248643912,
+       0.05712584734701657, -0.0017704398521491069, -0.04658806027435096, -0.0057252795968581235},
+      {0.061195205267057545, -0.06665376749581867, -0.03997631942030964, -0.023882369356143313,
+       0.029340931584904414, 0.007993888639526037, -0.03731283591091425, 0.03731283591091425,
+       0.03198243078078364, -0.04520501120884703, 0.04166413150454879, -0.0037770011177354085,
+       0.02000489323834862, -0.02654406072224976, -0.036543187635062105, 0.025200117970498433,
+       -0.015120070782299058, 0.04032018875279749},
+      {-0.3807632719614974, 0.4021156629907837, -0.47959257340731654, 0.4435960277468441, -0.2646441546311861,
+       0.5292883092623722, 0.536733490839035, 0.5385448475021424, 0.47670047033592555, 0.5829494903777946,
+       0.23656603882503935, 0.378505662120063}};
+  for (const auto& [dtype, tolerance] :
+       {std::pair{DType::f64, 1e-14}, {DType::f32, 1e-6}, {DType::f16, 2e-3}, {DType::bf16, 1e-2}}) {
+    Case c{dtype};
+    Values operands{c.in({1, 2, 2, 3}, 1), c.in({1, 2, 3, 3}, 2), c.in({1, 2, 3, 2}, 3)};
+    const Values forward = ir::add_composite("attention", operands, {{"causal", true}});
+    operands.insert(operands.end(), {forward[0], forward[1], c.in({1, 2, 2, 2}, 4)});
+    const Values grads = ir::add_composite("attention_grad", operands, {{"causal", true}});
+    const ir::Node& node = c.graph.node(grads[0].id().node);
+    expect_primitives_only(*node.graphs[0]);
+    const std::vector<Literal> got = c.run(grads);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(got[i].dtype(), dtype);
+      const Numbers values = got[i].to_doubles();
+      ASSERT_EQ(values.size(), wanted[i].size());
+      for (std::size_t j = 0; j < values.size(); ++j) EXPECT_NEAR(values[j], wanted[i][j], tolerance);
+    }
+  }
+}
+
+TEST(Attention, GradientRefusesALogSumExpOfAnotherKind) {
+  Graph graph;
+  const auto in = [&](DType dtype, Shape shape) { return graph.input({}, {dtype, std::move(shape)}); };
+  const Value x = in(DType::bf16, {1, 2, 3, 4});
+  const auto refused = [&](ErrorKind kind, Value lse) {
+    return error_of(kind, [&] { ir::add_composite("attention_grad", Values{x, x, x, x, lse, x}); });
+  };
+  EXPECT_NE(refused(ErrorKind::kDType, in(DType::bf16, {1, 2, 3})).find("lse"), std::string::npos);
+  refused(ErrorKind::kShape, in(DType::f32, {1, 2, 4}));
 }
 
 TEST(Attention, OfAQueryThatSeesNoKeyIsNaN) {

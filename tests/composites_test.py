@@ -67,6 +67,10 @@ def attentions():
     show("attention", attention(q, k, v, False, 3**-0.5))
     show("attention, causal", attention(q, k, v, True, 3**-0.5))
     show("attention, causal, scale 1/4", attention(q, k, v, True, 0.25))
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) * 0.25
+    show("log-sum-exp, scale 1/4", jax.nn.logsumexp(scores, -1))
+    grad = p((1, 2, 2, 2), 4)
+    show("attention_grad, causal", *jax.vjp(lambda *a: attention(*a, True, 3**-0.5), q, k, v)[1](grad))
 
 
 def losses():

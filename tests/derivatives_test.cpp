@@ -351,14 +351,28 @@ graph @f(%x: f64[n,3], %w: f64[3,2]) {
   EXPECT_TRUE(ir::bind_symbols(vjp(f, {0, 1}), five).same_structure(vjp(bound, {0, 1})));
 }
 
-// The formula of the way back starts from q and k, as the body does: cse finds the weights that are there.
-TEST(Derivatives, AttentionComputesItsWeightsOnce) {
+// The formula of the way back starts from q and k, as the body does: cse finds the scores that are there.
+TEST(Derivatives, AttentionComputesItsScoresOnce) {
   const Graph f = ir::parse(
-      "systole.ir 1\ngraph @f(%q: f32[1,2,5,4], %k: f32[1,2,5,4], %v: f32[1,2,5,3]) { %y = composite "
+      "systole.ir 1\ngraph @f(%q: f32[1,2,5,4], %k: f32[1,2,5,4], %v: f32[1,2,5,3]) { %y, %l = composite "
       "attention(%q, %k, %v) {causal=true} return %y }");
   const Graph g = passes::run_passes(passes::inline_composites(vjp(f, {0, 1, 2})), passes::standard_passes());
   EXPECT_EQ(count_of(g, ir::Op::dot_general), 6);  // two forward, four back
-  EXPECT_EQ(count_of(g, ir::Op::exp), 1);
+  EXPECT_EQ(count_of(g, ir::Op::exp), 2);          // by the largest score, by the log-sum-exp
+}
+
+// What a library runs in place of the formulas; lse goes where nobody asks for it.
+TEST(Derivatives, AttentionHasAGradientOfItsOwn) {
+  const Graph f = ir::parse(
+      "systole.ir 1\ngraph @f(%q: bf16[1,2,5,4], %k: bf16[1,2,5,4], %v: bf16[1,2,5,3]) { %y, %l = composite "
+      "attention(%q, %k, %v) {causal=true} return %y }");
+  const Graph back = vjp(f, {0, 1, 2});
+  std::vector<std::string> names;
+  for (const ir::Node& node : back.nodes())
+    if (node.op == ir::Op::composite) names.push_back(node.as<ir::CompositeAttrs>().name);
+  EXPECT_EQ(names, (std::vector<std::string>{"attention", "attention_grad"}));
+  const Graph forward = passes::run_passes(passes::inline_composites(f), passes::standard_passes());
+  EXPECT_EQ(count_of(forward, ir::Op::log), 0);
 }
 
 // Composites with formulas of their own take parameters of either dtype; each gradient has its operand's.
@@ -370,7 +384,7 @@ TEST(Derivatives, GradientsHaveTheDTypesOfTheOperands) {
       {"%x: bf16[2,3], %s: f32[3], %b: bf16[3]", "%y = composite layer_norm(%x, %s, %b)"},
       {"%x: bf16[2,3], %s: bf16[3], %b: f32[3]", "%y, %m, %v = composite batch_norm_train(%x, %s, %b)"},
       {"%x: bf16[2,3], %s: f32[3], %b: bf16[3]", "%y, %m, %v = composite batch_norm_train(%x, %s, %b)"},
-      {"%x: f16[1,1,2,3], %k: f16[1,1,4,3], %v: f16[1,1,4,2]", "%y = composite attention(%x, %k, %v)"},
+      {"%x: f16[1,1,2,3], %k: f16[1,1,4,3], %v: f16[1,1,4,2]", "%y, %l = composite attention(%x, %k, %v)"},
   };
   for (const auto& [inputs, statement] : cases) {
     Graph f = graph_of({statement, inputs, (std::string(statement) + " return %y").c_str()});

@@ -113,6 +113,20 @@ TEST(Explain, AStepOfT1TakesAtMostTwelveKernels) {
   }
 }
 
+// The choice whether to update waits for all gradients; what it chooses between must not wait in memory.
+TEST(Explain, LossScalingKeepsNoSecondCopyOfWeightsAndMoments) {
+  for (cli::bench::Workload work : cli::bench::workloads(false)) {
+    if (work.name != "T1" || work.batch != 64) continue;
+    work.dtype = "bf16";
+    const lower::Program plain = program_of(cli::bench::step_graph(work));
+    work.dtype = "fp16";
+    const lower::Program scaled = program_of(cli::bench::step_graph(work));
+    EXPECT_LT(scaled.arena_bytes, plain.arena_bytes + 32 * 1024)
+        << lower::to_string(scaled);  // weights: 407 KB
+    EXPECT_EQ(lower::tally(scaled).loops_and_branches, 0);
+  }
+}
+
 #endif
 
 }  // namespace

@@ -15,11 +15,15 @@ class PlainTarget final : public lower::Target {
   std::string_view name() const override { return "plain"; }
 };
 
-inline codegen::Kernel kernel_of(const ir::Graph& graph, codegen::Dialect dialect) {
+inline lower::Step step_of(const ir::Graph& graph) {
   const lower::Program program = lower::make_program(
       passes::run_passes(passes::inline_composites(graph), passes::standard_passes()), PlainTarget());
   EXPECT_EQ(program.steps.size(), 1u) << to_string(program);
-  return *codegen::make_kernel(program.steps[0], "kernel", dialect);
+  return program.steps[0];
+}
+
+inline codegen::Kernel kernel_of(const ir::Graph& graph, codegen::Dialect dialect) {
+  return *codegen::make_kernel(step_of(graph), "kernel", dialect);
 }
 
 }  // namespace systole::kernel_check

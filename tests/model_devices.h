@@ -1,8 +1,9 @@
 #pragma once
 
-// The devices that whole models are tried on: the reference, generated kernels in C and OpenCL and, where
-// scripts/setup brought its plugin, XLA's CPU; a plugin that is there and does not start is a failure. A test
-// with these as its parameter is named MODEL/reference, MODEL/pjrt_cpu; new values are made on its device.
+// The devices that whole models are tried on: the reference, generated kernels in C, OpenCL and CUDA and,
+// where scripts/setup brought its plugin, XLA's CPU; a plugin that is there and does not start is a failure.
+// A test with these as its parameter is named MODEL/reference, MODEL/pjrt_cpu; new values are made on its
+// device.
 
 #include <gtest/gtest.h>
 #include <algorithm>
@@ -27,8 +28,8 @@ class ModelDevice : public testing::TestWithParam<std::string> {
     if (std::find(names.begin(), names.end(), registered) == names.end())
       GTEST_SKIP() << "no plugin " << registered << " on this machine";
     runtime::Backend& backend = runtime::backend(registered);
-    if (backend.devices().empty() && registered == "opencl")
-      GTEST_SKIP() << "no OpenCL on this machine: " << backend.unavailable_reason();
+    if (backend.devices().empty() && (registered == "opencl" || registered == "cuda"))
+      GTEST_SKIP() << "no " << registered << " on this machine: " << backend.unavailable_reason();
     if (backend.devices().empty())
       FAIL() << registered << " is here but does not start: " << backend.unavailable_reason();
     scope_.emplace(GetParam());
@@ -41,7 +42,7 @@ class ModelDevice : public testing::TestWithParam<std::string> {
   std::optional<DeviceScope> scope_;
 };
 
-inline auto model_devices() { return testing::Values("reference", "cpu", "opencl:0", "pjrt:cpu"); }
+inline auto model_devices() { return testing::Values("reference", "cpu", "opencl:0", "cuda:0", "pjrt:cpu"); }
 
 inline std::string device_suffix(const testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;

@@ -196,6 +196,33 @@ TEST_F(OpenCl, WorkOnManyArraysIsSplitOrDoneOnTheHost) {
     ASSERT_EQ(results[1].values<float>()[4 * i], static_cast<float>(i)) << i;
 }
 
+// Few columns with many points are cut in chunks, with a launch for each pass: sums, what needs them, rows.
+TEST_F(OpenCl, NormalisesLongColumns) {
+  for (const std::int64_t columns : {1, 6, 40}) {
+    constexpr std::int64_t kLength = 9001;
+    const Shape shape{kLength, columns};
+    Graph graph("norm");
+    const Value x = graph.input("x", {DType::f32, shape});
+    const Value mean = ops::mean(x, {0}, true), centred = ops::sub(x, ops::broadcast_to(mean, shape));
+    const Value variance = ops::mean(ops::mul(centred, centred), {0}, true);
+    graph.output(ops::mul(centred, ops::broadcast_to(ops::rsqrt(variance), shape)));
+    graph.output(variance);
+    const Literal values = numbers(shape);
+    const std::vector<Literal> got = compile(graph, "opencl:0").run({values});
+    for (std::int64_t c = 0; c < columns; ++c) {
+      double sum = 0, squares = 0;
+      for (std::int64_t i = 0; i < kLength; ++i) sum += at(values, i * columns + c);
+      const double middle = sum / kLength;
+      for (std::int64_t i = 0; i < kLength; ++i) squares += std::pow(at(values, i * columns + c) - middle, 2);
+      const double spread = squares / kLength;
+      EXPECT_NEAR(at(got[1], c), spread, 1e-6 * spread);
+      for (std::int64_t i = 0; i < kLength; i += 7)
+        ASSERT_NEAR(at(got[0], i * columns + c), (at(values, i * columns + c) - middle) / std::sqrt(spread),
+                    1e-5);
+    }
+  }
+}
+
 TEST_F(OpenCl, SumsOfColumnsOfEveryLength) {
   for (const Shape& shape : {Shape{1000, 3}, Shape{5, 1000}, Shape{100, 70}, Shape{4000, 1}}) {
     Graph graph("columns");

@@ -426,5 +426,29 @@ TEST(Program, ModelsMeanTheSame) {
     expect_same_values(graph, program_of(graph));
 }
 
+class Roomy final : public lower::Target {
+ public:
+  explicit Roomy(std::int64_t room) : room_(room) {}
+  std::string_view name() const override { return "roomy"; }
+  lower::KernelLimits limits() const override { return {.room = room_}; }
+
+ private:
+  const std::int64_t room_;
+};
+
+// a·b·b·b·b: three products in between, of which two are needed at one time.
+TEST(Memory, WithRoomTemporariesHaveMemoryOfTheirOwn) {
+  ir::Graph graph("chain");
+  const Type type{DType::f32, {64, 64}};
+  const ir::Value b = graph.input("b", type);
+  ir::Value x = graph.input("a", type);
+  for (int i = 0; i < 4; ++i) x = ops::dot_general(x, b, {1}, {0});
+  graph.output(x);
+  constexpr std::int64_t kBytes = 64 * 64 * 4;
+  EXPECT_EQ(lower::make_program(graph, Roomy(0)).arena_bytes, 2 * kBytes);
+  EXPECT_EQ(lower::make_program(graph, Roomy(3 * kBytes)).arena_bytes, 3 * kBytes);
+  EXPECT_EQ(lower::make_program(graph, Roomy(3 * kBytes - 1)).arena_bytes, 2 * kBytes);
+}
+
 }  // namespace
 }  // namespace systole

@@ -22,6 +22,8 @@ namespace {
 std::atomic<int> g_failures = 0;  // runs that are still to fail
 std::atomic<ErrorKind> g_failure = ErrorKind::kInternal;
 std::atomic<bool> g_entered_twice = false;
+std::atomic<int> g_copies = 0;                      // between its own devices
+std::atomic<int> g_plain = 0, g_deterministic = 0;  // compilations
 
 struct TestBuffer : runtime::Buffer {
   TestBuffer(Literal v, DeviceName d) : value(std::move(v)), name(std::move(d)) {}
@@ -73,8 +75,13 @@ struct TestBackend : runtime::Backend {
   runtime::BufferRef upload(const Literal& value, int ordinal) override {
     return std::make_shared<TestBuffer>(value, device(ordinal));
   }
+  runtime::BufferRef copy_from(const runtime::Buffer& buffer, int ordinal) override {
+    if (buffer.device().backend == "tester") ++g_copies;
+    return Backend::copy_from(buffer, ordinal);
+  }
   std::shared_ptr<const runtime::Executable> compile(const ir::Graph& graph, int ordinal,
-                                                     const runtime::CompileOptions&) override {
+                                                     const runtime::CompileOptions& options) override {
+    ++(options.deterministic ? g_deterministic : g_plain);
     return std::make_shared<TestExecutable>(systole::compile(graph, "reference"), device(ordinal));
   }
   std::string refusal(ir::Op) const override { return {}; }
@@ -109,6 +116,34 @@ TEST_F(TensorDevice, OperandsOnTwoDevicesAreAnErrorThatNamesBoth) {
   EXPECT_NE(message.find("reference"), std::string::npos) << message;
   EXPECT_NE(message.find("tester:0"), std::string::npos) << message;
   EXPECT_EQ((here.to("tester") + there).item<float>(), 2);
+}
+
+TEST_F(TensorDevice, ABackendMovesBetweenItsOwnDevices) {
+  g_copies = 0;
+  const Tensor x = tensor({1.f, 2.f}).to("tester:0");
+  EXPECT_EQ(g_copies, 0);
+  const Tensor y = x.to("TESTER:1");
+  EXPECT_EQ(g_copies, 1);
+  EXPECT_EQ(y.device().to_string(), "tester:1");
+  EXPECT_EQ(y.to("tester:1").to("reference").to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(g_copies, 1);
+}
+
+TEST_F(TensorDevice, ValuesAndFunctionsAreCompiledAsDeterministicAsIsAskedNow) {
+  const Tensor x = tensor({0.125f}).to("tester");
+  const auto value = [&] { return (x * x * x).item<float>(); };
+  const auto f = compile([](const Tensor& a) { return a * a; });
+  const auto always = compile([](const Tensor& a) { return a * a * 3; }, {.deterministic = true});
+  g_plain = g_deterministic = 0;
+  for (const bool on : {false, true, false, true}) {  // the second time both are known
+    set_deterministic(on);
+    value();
+    f(x).item<float>();
+    always(x).item<float>();
+  }
+  set_deterministic(false);
+  EXPECT_EQ(g_plain, 2);
+  EXPECT_EQ(g_deterministic, 3);
 }
 
 TEST_F(TensorDevice, CompiledFunctionsRunWhereTheirVariablesAre) {

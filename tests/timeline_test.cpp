@@ -233,6 +233,45 @@ TEST_F(Timelines, TheFileIsJsonAtAnyMomentAndThreadsRecordTogether) {
   EXPECT_EQ(numbers.size(), static_cast<std::size_t>(kThreads));
 }
 
+// Gives what it has held back, once.
+int held_back = 0;
+void give_them() {
+  const std::int64_t now = timeline::now();
+  for (; held_back > 0; --held_back) timeline::record_on("gpu", "work", "held back", now - 1500, now);
+}
+
+TEST_F(Timelines, WorkOfNoThreadHasARowAndMayComeAtTheEnd) {
+  Timeline::start(file());
+  timeline::before_stop(give_them);
+  timeline::before_stop(give_them);
+  timeline::record_on("gpu \"0\"", "work", "a", timeline::now(), timeline::now());
+  timeline::record_on("gpu", "work", "b", timeline::now(), timeline::now() + 1500);
+  held_back = 1;
+  Timeline::stop();
+  held_back = 1;
+  Timeline::stop();  // nothing runs, so nobody is asked
+  EXPECT_EQ(held_back, 1);
+  std::map<std::string, int> rows;
+  std::map<std::string, int> row_of;
+  std::map<std::string, double> lengths;
+  const Json trace = parsed(file());
+  for (const Json& event : trace.at("traceEvents"))
+    if (event.at("name") == "thread_name")
+      rows[event.at("args").at("name")] = event.at("tid");
+    else if (event.at("ph") == "X") {
+      row_of[event.at("name")] = event.at("tid");
+      lengths[event.at("name")] = event.at("dur");
+    }
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_NE(rows.at("gpu"), rows.at("gpu \"0\""));
+  EXPECT_GT(rows.at("gpu"), 4194304);  // the largest number of a thread on Linux
+  EXPECT_EQ(row_of.at("a"), rows.at("gpu \"0\""));
+  EXPECT_EQ(row_of.at("b"), rows.at("gpu"));
+  EXPECT_EQ(row_of.at("held back"), rows.at("gpu"));
+  EXPECT_EQ(lengths.at("held back"), 1.5);
+  held_back = 0;
+}
+
 TEST_F(Timelines, AFileThatCannotBeWrittenIsAnErrorThatNamesIt) {
   const std::string path = folder_ / "no" / "such" / "folder.json";
   const std::string words = error_of(ErrorKind::kIo, [&] { Timeline::start(path); });

@@ -243,6 +243,29 @@ TEST(Autocast, KeepsTheTypesOutside) {
   EXPECT_EQ(grad([&] { return f(x); }, std::vector<Variable>{w})[0].dtype(), DType::f32);
 }
 
+// 2049 takes 12 bits and is 2048 in f16, which has 11; 259 takes 9 and is 260 in bf16, which has 8.
+TEST(Autocast, IsThePolicyOfOneFunctionAlsoInsideAnother) {
+  const auto product = [](const Tensor& x) { return matmul(x, full({1, 1}, 1.0)); };
+  const auto coarse = autocast(product, DType::bf16), fine = autocast(product, DType::f16),
+             exact = autocast(product, DType::f32);
+  const auto all = autocast(
+      [&](const Tensor& x) { return concat({coarse(x), fine(x), exact(x), product(x)}, 0); }, DType::f16);
+  const auto rounded = [&](double value) { return all(full({1, 1}, value)).to_vector<float>(); };
+  EXPECT_EQ(rounded(2049), (std::vector<float>{2048, 2048, 2049, 2048}));
+  EXPECT_EQ(rounded(259), (std::vector<float>{260, 259, 259, 259}));
+  EXPECT_EQ(exact(full({1, 1}, 2049.0)).item<float>(), 2049);
+}
+
+// The factor 2049 of one part stays, that of the other is rounded to 2048; so are the gradients.
+TEST(Autocast, APartInF32HasItsGradientInF32) {
+  const Tensor w = full({1, 1}, 2049.0);
+  const auto exact = autocast([&](const Tensor& x) { return matmul(x, w); }, DType::f32);
+  const auto f = autocast([&](const Tensor& x) { return sum(exact(x) + matmul(x, w)); }, DType::f16);
+  EXPECT_EQ(grad(f)(full({1, 1}, 1.0)).item<float>(), 2049 + 2048);
+  EXPECT_EQ(compile(grad(f))(full({1, 1}, 1.0)).item<float>(), 2049 + 2048);
+  EXPECT_EQ(vmap(f)(full({2, 1, 1}, 1.0)).to_vector<float>(), (std::vector<float>{4097, 4097}));
+}
+
 TEST(Compile, OfAGradientStep) {
   Variable w(vec({1, 1}));
   auto step = compile([&](const Tensor& x, const Tensor& y) {

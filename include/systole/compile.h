@@ -2,6 +2,8 @@
 
 // Passes over graphs.
 
+#include <string_view>
+
 #include "systole/base/dtype.h"
 #include "systole/base/export.h"
 #include "systole/compile/passes.h"
@@ -13,5 +15,7 @@ namespace systole::passes {
 // f16), what loses digits runs in f32, everything else follows its operands; autocast.cpp has the rules.
 // Inputs and outputs keep their types, so gradients by f32 inputs are f32. Throws kDType for another dtype.
 SYSTOLE_API ir::Graph autocast(const ir::Graph& graph, DType dtype);
+// A composite of this name, whose body is what its node carries, stays as it is.
+inline constexpr std::string_view kFullPrecision = "full_precision";
 
 }  // namespace systole::passes

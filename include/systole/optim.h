@@ -18,6 +18,7 @@
 
 #include "systole/base/export.h"
 #include "systole/nn/module.h"
+#include "systole/optim/loss_scale.h"
 #include "systole/tensor/tensor.h"
 #include "systole/tensor/variable.h"
 
@@ -29,6 +30,9 @@ class SYSTOLE_API Optimizer {
 
   // One step down the gradients, which stand in the order of the parameters.
   void update(std::span<const Tensor> grads);
+  // The same where `apply` (one bool) holds; otherwise everything stays as it is, the count of steps too. The
+  // host does not wait to know. optim/loss_scale.h has a use.
+  void update(std::span<const Tensor> grads, const Tensor& apply);
 
   const Parameters& parameters() const { return parameters_; }
   const Parameters& state() const { return state_; }  // "adam.lr", "adam.step", "adam.m.fc1.weight", …

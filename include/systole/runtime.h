@@ -66,9 +66,15 @@ using BufferRef = std::shared_ptr<Buffer>;
 enum class Math : std::uint8_t { f32, tf32 };
 SYSTOLE_API Math default_math();  // SYSTOLE_MATH, f32 when it is unset
 
+// Whether a program gives the same bits in every run and every process on one kind of device. Backends whose
+// results depend on nothing else anyway (reference, cpu, opencl) do not differ; others give up what is faster
+// now and then: sums in the order of arrival, kernels chosen by their time.
+SYSTOLE_API bool is_deterministic();  // as set, else SYSTOLE_DETERMINISTIC, else false
+
 struct CompileOptions {
   bool optimize = true;  // run the standard passes first
   Math math = default_math();
+  bool deterministic = is_deterministic();
   bool operator==(const CompileOptions&) const = default;
 };
 
@@ -102,6 +108,8 @@ class SYSTOLE_API Backend {
   virtual std::vector<DeviceInfo> devices() = 0;  // may be empty; unavailable_reason() says why
   virtual std::string unavailable_reason() { return {}; }
   virtual BufferRef upload(const Literal& value, int ordinal) = 0;
+  // The value of any backend's buffer on this device; through the host, unless the backend knows better.
+  virtual BufferRef copy_from(const Buffer& buffer, int ordinal) { return upload(buffer.to_host(), ordinal); }
   // `graph` is verified, static and optimised as asked.
   virtual std::shared_ptr<const Executable> compile(const ir::Graph& graph, int ordinal,
                                                     const CompileOptions& options) = 0;
@@ -152,6 +160,9 @@ class SYSTOLE_API CompiledGraph {
 // per set of values.
 SYSTOLE_API CompiledGraph compile(const ir::Graph& graph, std::string_view device = "auto",
                                   const runtime::CompileOptions& options = {});
+
+// For what this process runs from now on, unless a function's options say otherwise.
+SYSTOLE_API void set_deterministic(bool on);
 
 SYSTOLE_API std::vector<runtime::DeviceInfo> devices();  // every device of every available backend
 

@@ -3,6 +3,7 @@
 // Everything.
 
 #include "systole/autodiff.h"
+#include "systole/backend/cuda.h"
 #include "systole/backend/tpu.h"
 #include "systole/base.h"
 #include "systole/compile.h"

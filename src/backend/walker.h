@@ -14,6 +14,7 @@
 //   bool is_true(Place) const               waits for it
 //   void copy(Place from, Place to, std::size_t bytes)
 //   void run(std::size_t step, const Walker<Machine>&)   a kernel, a library's call, an evaluation
+//   void begin(), enter(step), leave(step), end()        optional: around all steps, and around each
 //
 // What a run needs is laid out when the Walker is made; walking allocates nothing.
 
@@ -62,7 +63,15 @@ class Walker {
     }
     for (std::size_t b = 0; b < places_.size(); ++b)
       if (info(id(b)).shares >= 0) places_[b] = place(program().memory_of(id(b)));
-    for (std::size_t s = 0; s < inner_.size(); ++s) run_step(s);
+    // A Machine may send steps different ways.
+    constexpr bool kHasWays = requires { machine_.begin(); };
+    if constexpr (kHasWays) machine_.begin();
+    for (std::size_t s = 0; s < inner_.size(); ++s) {
+      if constexpr (kHasWays) machine_.enter(s);
+      run_step(s);
+      if constexpr (kHasWays) machine_.leave(s);
+    }
+    if constexpr (kHasWays) machine_.end();
   }
 
   const lower::Program& program() const { return *compiled_->program; }

@@ -93,8 +93,8 @@ std::vector<Workload> chosen_workloads(const Options& options) {
       work.dtype = options.dtype;
     else if (on_accelerator() && work.dtype == "fp32" && work.kind != Workload::Kind::kernel)
       work.dtype = "tf32";  // as the peers
-    // What is f32 in a bf16 model may be rounded too.
-    const bool tf32 = work.dtype == "tf32" || (work.dtype == "bf16" && on_accelerator());
+    // What is f32 in a model of small floats may be rounded too.
+    const bool tf32 = work.dtype == "tf32" || (bench::dtype_of(work) != DType::f32 && on_accelerator());
     work.math = tf32 ? runtime::Math::tf32 : runtime::Math::f32;
   }
   return chosen;
@@ -322,7 +322,7 @@ Action add_bench(CLI::App& app) {
   // Without the checks' own words, which the options' explanations hold already.
   CLI::Validator positive = CLI::PositiveNumber;
   positive.description("");
-  CLI::Validator dtypes = CLI::IsMember({"fp32", "tf32", "bf16"});
+  CLI::Validator dtypes = CLI::IsMember({"fp32", "tf32", "bf16", "fp16"});
   dtypes.description("");
   CLI::Validator modes = CLI::IsMember({std::string(bench::kOneStep), std::string(bench::kManySteps)});
   modes.description("");
@@ -336,8 +336,9 @@ Action add_bench(CLI::App& app) {
                  "instead of the workload's own; of vectors the elements,\nof matrices the side")
       ->type_name("N")
       ->check(positive);
-  app.add_option("--dtype", options->dtype,
-                 "fp32, tf32 or bf16, instead of the workload's own;\nfp32 models are tf32 on accelerators")
+  app.add_option(
+         "--dtype", options->dtype,
+         "fp32, tf32, bf16 or fp16, instead of the workload's\nown; fp32 models are tf32 on accelerators")
       ->type_name("NAME")
       ->check(dtypes);
   app.add_option("--mode", options->mode,

@@ -47,7 +47,7 @@ class AnyGpu final : public lower::Target {
   explicit AnyGpu(const TargetChoice& choice) : choice_(choice) {}
   std::string_view name() const override { return choice_.name; }
   lower::KernelLimits limits() const override {
-    return {.nodes = 400, .buffers = choice_.dialect == codegen::Dialect::cuda ? 508 : 60};
+    return {.nodes = 400, .buffers = choice_.dialect == codegen::Dialect::cuda ? 508 : 60, .cuts_rows = true};
   }
 
  private:
@@ -96,7 +96,8 @@ void add_kernels(const lower::Program& program, const std::string& prefix, codeg
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const lower::Step& step = program.steps[s];
     const std::string name = fmt::format("{}{}", prefix, s);
-    if (auto kernel = codegen::make_kernel(step, name, dialect)) kernels.push_back(*std::move(kernel));
+    for (codegen::Kernel& kernel : codegen::make_kernels(step, name, dialect))
+      kernels.push_back(std::move(kernel));
     for (std::size_t k = 0; k < step.programs.size(); ++k)
       add_kernels(*step.programs[k], fmt::format("{}_{}_", name, k), dialect, kernels);
   }

@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "backend/cpu/jit.h"
+#include "backend/cuda/blas.h"
+#include "backend/cuda/dnn.h"
+#include "backend/cuda/nvrtc.h"
 #include "base/env.h"
 #include "cli/cli.h"
 #include "cli/probe.h"
@@ -100,13 +103,31 @@ void check_libraries(Report& report) {
   report.ok(fmt::format("fmt {}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
 }
 
+void check_cuda_libraries(Report& report) {
+  struct Library {
+    const char *name, *lack;
+    std::string absence;
+  };
+  for (const Library& library :
+       {Library{"NVRTC", "without it there are no cuda devices", cuda::nvrtc_absence()},
+        Library{"cuBLASLt", "without it products run by slower kernels", cuda::blas_absence()},
+        Library{"cuDNN", "without it convolutions and attention run by slower kernels", cuda::dnn_absence()}})
+    if (library.absence.empty())
+      report.ok(library.name);
+    else
+      report.missing(fmt::format("{}, {}: {}", library.name, library.lack, library.absence),
+                     "install the CUDA toolkit and cuDNN 9, or set SYSTOLE_CUDA_LIBRARIES to their folders");
+}
+
 void check_drivers(Report& report) {
   report.section("drivers");
-  if (const Probe cuda = probe_library("libcuda.so.1", "cuInit"); cuda.ok)
+  if (const Probe cuda = probe_library("libcuda.so.1", "cuInit"); cuda.ok) {
     report.ok("NVIDIA driver (libcuda.so.1)");
-  else
+    check_cuda_libraries(report);
+  } else {
     report.missing("NVIDIA driver: " + cuda.detail,
                    "only for cuda devices: install the driver of the GPU, then nvidia-smi must work");
+  }
   if (const Probe opencl = probe_library("libOpenCL.so.1", "clGetPlatformIDs"); opencl.ok) {
     std::vector<std::string> vendors;
     std::error_code ignored;
@@ -233,7 +254,10 @@ void check_backends(Report& report) {
         self_test(device.name.to_string());
         report.ok(fmt::format("{}: a small graph gives the right result", device.name.to_string()));
       }
-      if (const std::string reason = backend.unavailable_reason(); !reason.empty())
+      const std::string reason = backend.unavailable_reason();
+      if (!reason.empty() && name == "cuda")  // an old card is not broken
+        report.note(fmt::format("cuda: left out: {}", reason));
+      else if (!reason.empty())
         report.fail(fmt::format("{}: {}", name, reason), "reinstall the driver of that device, or remove it");
     } catch (const Error& error) {
       report.fail(fmt::format("{}: {}", name, error.what()),

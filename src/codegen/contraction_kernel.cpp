@@ -22,7 +22,7 @@ constexpr std::int64_t kTileDepth = kRun * kDepth;  // that a tile sums
 
 Kernel contraction_kernel(const lower::Step& step, const std::string& name) {
   const ir::Graph& region = step.region.graph;
-  Function function(region, name);
+  Function function(step, name);
   const Product p = product_of(step, function);
   const DType dtype = region.node(step.region.anchor).types[0].dtype;
   Writer& w = function.writer();

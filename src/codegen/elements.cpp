@@ -159,8 +159,21 @@ std::string Elements::value(ir::ValueId v, const Indices& at) {
   raw_ = outside;
   const ir::Node& node = graph_.node(v.node);
   const bool simple = node.op == Op::constant || ir::info(node.op).op_class == ir::OpClass::movement;
-  if (!simple) text = named(node.types[0].dtype, text);
+  if (!simple) text = with_bits(node.types[0].dtype, text);
   return scopes_.back()[key] = text;
+}
+
+std::string Elements::with_bits(DType dtype, const std::string& text) {
+  const std::string head = is_small_float(dtype) ? from_bits(dtype, "") : "";
+  const std::string opening = head.substr(0, head.empty() ? 0 : head.size() - 1);
+  const bool is_rounded = !opening.empty() && text.starts_with(opening + "s_convert_f32_");
+  if (!is_rounded) return named(dtype, text);
+  const std::string bits = writer_.fresh("b");
+  writer_.line(fmt::format("const {} {} = {};", storage_type(dtype), bits,
+                           text.substr(opening.size(), text.size() - opening.size() - 1)));
+  const std::string value = named(dtype, from_bits(dtype, bits));
+  bits_of_[value] = bits;
+  return value;
 }
 
 std::string Elements::bits(ir::ValueId v, const Indices& at) {
@@ -169,7 +182,11 @@ std::string Elements::bits(ir::ValueId v, const Indices& at) {
   const ir::Node& node = graph_.node(v.node);
   const bool is_moved = node.op == Op::input || node.op == Op::constant || node.op == Op::select ||
                         node.op == Op::bitcast || ir::info(node.op).op_class == ir::OpClass::movement;
-  if (!is_moved || defined_.contains({v.node, v.index})) return to_bits(dtype, value(v, at));
+  if (!is_moved || defined_.contains({v.node, v.index})) {
+    const std::string text = value(v, at);
+    const auto found = bits_of_.find(text);
+    return found != bits_of_.end() ? found->second : to_bits(dtype, text);
+  }
   const bool outside = std::exchange(raw_, true);
   const std::string text = compute(v.node, at), name = writer_.fresh("v");
   raw_ = outside;
@@ -311,15 +328,61 @@ Indices Elements::indices_of(const Index& place, const Shape& shape) {
   return split(place, shape, out) ? out : Indices{place};
 }
 
+// Where each variable runs over some axes and no other does: only those of several axes are divided.
+bool Elements::spread_by_variable(const Index& place, const Shape& shape, Indices& out) {
+  if (place.constant() != 0 || shape.count() == 0) return false;
+  struct Run {
+    std::string name;
+    std::size_t begin, end;  // axes
+  };
+  std::vector<Run> runs;
+  std::vector<std::int64_t> strides(shape.size(), 1);
+  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i].value();
+  std::vector<bool> taken(shape.size(), false);
+  for (const auto& [name, term] : place.terms()) {
+    std::size_t end = shape.size();
+    while (end > 0 && (shape[end - 1].value() == 1 || strides[end - 1] != term.factor)) --end;
+    if (end == 0) return false;
+    std::size_t begin = end;
+    for (std::int64_t size = 1; size < term.extent; size *= shape[begin].value())
+      if (begin-- == 0) return false;
+    if (strides[begin] * shape[begin].value() != term.factor * term.extent) return false;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (taken[i]) return false;
+      taken[i] = true;
+    }
+    runs.push_back({name, begin, end});
+  }
+  out.assign(shape.size(), Index());
+  for (const Run& run : runs) {
+    for (std::size_t i = run.begin; i < run.end; ++i) {
+      const std::int64_t size = shape[i].value();
+      if (size == 1) continue;
+      if (run.end - run.begin == 1) {
+        out[i] = Index::variable(run.name, size);
+        continue;
+      }
+      const std::int64_t stride = strides[i] / strides[run.end - 1];
+      const std::string part = writer_.fresh("p");
+      const std::string quotient = stride == 1 ? run.name : fmt::format("{} / {}", run.name, stride);
+      writer_.line(i == run.begin ? fmt::format("const s_index {} = {};", part, quotient)
+                                  : fmt::format("const s_index {} = {} % {};", part, quotient, size));
+      out[i] = Index::variable(part, size);
+    }
+  }
+  return true;
+}
+
 Indices Elements::spread(const Indices& at, const Shape& shape) {
   if (at.size() == shape.size()) return at;
   const auto key = std::pair{at[0].to_string(), shape.to_string()};
   for (const auto& scope : spreads_)
     if (const auto found = scope.find(key); found != scope.end()) return found->second;
+  Indices out;
+  if (spread_by_variable(at[0], shape, out)) return spreads_.back()[key] = out;
   const std::string name = writer_.fresh("p");
   writer_.line(fmt::format("const s_index {} = {};", name, key.first));
   std::int64_t stride = shape.count();
-  Indices out;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::int64_t size = shape[i].value();
     stride /= std::max<std::int64_t>(size, 1);
@@ -396,6 +459,14 @@ std::string Elements::chosen(DType dtype,
   return name;
 }
 
+// An index that a condition keeps between 0 and `extent`, as a variable that is known to be there.
+Index Elements::within(const Index& index, std::int64_t extent) {
+  if (index.is_constant()) return index;
+  const std::string name = writer_.fresh("p");
+  writer_.line(fmt::format("const s_index {} = {};", name, index.to_string()));
+  return Index::variable(name, extent);
+}
+
 std::string Elements::padded(const ir::Node& node, const Indices& at) {
   const auto& a = node.as<ir::PadAttrs>();
   const ir::ValueId x = node.operands[0];
@@ -407,10 +478,11 @@ std::string Elements::padded(const ir::Node& node, const Indices& at) {
     const Index shifted = at[i] + Index(-a.low[i]);
     if (shape[i].value() == 0) return either(node.operands[1], {});
     const std::int64_t last = (shape[i].value() - 1) * step;
+    const std::size_t known = conditions.size();
     if (shifted.lowest() < 0) conditions.push_back(fmt::format("{} >= 0", shifted.to_string()));
     if (shifted.highest() > last) conditions.push_back(fmt::format("{} <= {}", shifted.to_string(), last));
     if (step == 1) {
-      from[i] = shifted;
+      from[i] = conditions.size() > known ? within(shifted, shape[i].value()) : shifted;
       continue;
     }
     conditions.push_back(fmt::format("({}) % {} == 0", shifted.to_string(), step));
@@ -435,8 +507,11 @@ std::string Elements::joined(const ir::Node& node, const Indices& at) {
     if (size == 0 || at[axis].highest() < start || at[axis].lowest() >= end) continue;
     Indices from = at;
     from[axis] = at[axis] + Index(-start);
-    const auto part = [this, v, from] { return either(v, from); };
-    if (at[axis].lowest() >= start && at[axis].highest() < end) return part();
+    if (at[axis].lowest() >= start && at[axis].highest() < end) return either(v, from);
+    const auto part = [this, v, from, axis, size]() mutable {
+      from[axis] = within(from[axis], size);
+      return either(v, from);
+    };
     const bool last = at[axis].highest() < end;
     cases.emplace_back(last ? "" : fmt::format("{} < {}", at[axis].to_string(), end), part);
   }

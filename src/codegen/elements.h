@@ -96,11 +96,14 @@ class Elements {
   std::string to_bits(DType dtype, const std::string& value);  // of the small floats
   std::string from_bits(DType dtype, const std::string& bits);
   std::string named(DType dtype, const std::string& expression);
+  std::string with_bits(DType dtype, const std::string& expression);  // named, and a small float's bits too
   static Indices indices_of(const Index& linear, const Shape& shape);
   Indices spread(const Indices& at, const Shape& shape);  // one index per axis
+  bool spread_by_variable(const Index& place, const Shape& shape, Indices& out);
   // A value that one of several blocks computes.
   std::string chosen(DType dtype,
                      const std::vector<std::pair<std::string, std::function<std::string()>>>& cases);
+  Index within(const Index& index, std::int64_t extent);
   std::string clamped_index(const std::string& value, DType dtype, std::int64_t highest);
 
   const ir::Graph& graph_;
@@ -110,6 +113,7 @@ class Elements {
   std::vector<std::map<Key, std::string>> scopes_;
   std::vector<std::map<std::pair<std::string, std::string>, Indices>> spreads_;  // by scope: place and shape
   std::map<std::pair<std::int32_t, std::int32_t>, std::string> defined_;
+  std::map<std::string, std::string> bits_of_;  // by name of a small float's value
   std::set<std::string> helpers_, constants_;
   std::vector<Load> loads_;
   std::map<std::pair<std::size_t, std::string>, std::string> elsewhere_;

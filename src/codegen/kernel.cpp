@@ -65,7 +65,6 @@ constexpr std::string_view kPreludeC = R"c(
 )c";
 
 constexpr std::int64_t kNarrow = std::int64_t{1} << 30;  // indices below it, and sums of two, have 32 bits
-constexpr std::int64_t kMostGroups = 1024;               // of a kernel whose threads take items in turn
 
 // What the kernel does, for whoever reads its source: "exp, reduce, div: f32[64,10] to f32[64,10]".
 std::string summary(const ir::Graph& region) {
@@ -94,20 +93,26 @@ std::vector<std::string> input_names(const ir::Graph& region) {
 
 }  // namespace
 
-Function::Function(const ir::Graph& region, std::string name, Dialect dialect, int threads)
-    : region_(region), dialect_(dialect), inputs_(input_names(region)), elements_(region, inputs_, writer_) {
+Function::Function(const lower::Step& step, std::string name, Dialect dialect, int threads)
+    : region_(step.region.graph),
+      dialect_(dialect),
+      inputs_(input_names(region_)),
+      elements_(region_, inputs_, writer_) {
   kernel_.name = std::move(name);
   kernel_.threads = threads;
   for (std::size_t i = 0; i < inputs_.size(); ++i)
-    declare_buffer(fmt::format("const S_GLOBAL {}*", storage_type(region.input_type(i).dtype)), inputs_[i]);
-  for (std::size_t i = 0; i < region.outputs().size(); ++i) {
+    declare_buffer(fmt::format("const S_GLOBAL {}*", storage_type(region_.input_type(i).dtype)), inputs_[i],
+                   i >= step.overwritten.size() || step.overwritten[i]);
+  for (std::size_t i = 0; i < region_.outputs().size(); ++i) {
     outputs_.push_back(fmt::format("out{}", i));
-    declare_buffer(fmt::format("S_GLOBAL {}*", storage_type(region.output_type(i).dtype)), outputs_[i]);
+    declare_buffer(fmt::format("S_GLOBAL {}*", storage_type(region_.output_type(i).dtype)), outputs_[i],
+                   true);
   }
 }
 
-void Function::declare_buffer(std::string_view type, const std::string& array) {
-  const std::size_t i = buffers_++;
+void Function::declare_buffer(std::string_view type, const std::string& array, bool is_written) {
+  const std::size_t i = parameters_.size();
+  parameters_.push_back(fmt::format("{}({})", is_written ? "S_PARAMETER" : "S_READ_ONLY", i));
   const std::string buffer =
       dialect_ == Dialect::c ? fmt::format("buffers[{}]", i) : fmt::format("S_BUFFER({})", i);
   declare(fmt::format("{0} const {1} = ({0}){2};", type, array, buffer));
@@ -115,7 +120,7 @@ void Function::declare_buffer(std::string_view type, const std::string& array) {
 
 std::string Function::scratch(std::string_view type) {
   kernel_.scratch = true;
-  declare_buffer(fmt::format("S_GLOBAL {}*", type), "scratch");
+  declare_buffer(fmt::format("S_GLOBAL {}*", type), "scratch", true);
   return "scratch";
 }
 
@@ -143,12 +148,13 @@ bool Function::narrow() const {
 }
 
 Kernel Function::closed() {
-  std::vector<std::string> parameters;
-  for (std::size_t i = 0; i < buffers_; ++i) parameters.push_back(fmt::format("S_PARAMETER({})", i));
+  const std::string kind = resident_ == 1
+                               ? fmt::format("S_KERNEL({})", kernel_.threads)
+                               : fmt::format("S_RESIDENT_KERNEL({}, {})", kernel_.threads, resident_);
   const std::string head =
       dialect_ == Dialect::c
           ? fmt::format("void {}(void* const* buffers, s_i64 begin, s_i64 end)", kernel_.name)
-          : fmt::format("S_KERNEL({}) {}({})", kernel_.threads, kernel_.name, fmt::join(parameters, ", "));
+          : fmt::format("{} {}({})", kind, kernel_.name, fmt::join(parameters_, ", "));
   kernel_.source = fmt::format("// {}\n{} {{\n{}{}}}\n", summary(region_), head, declared_, writer_.text());
   const std::string_view index = "s_index", type = narrow() ? "s_i32" : "s_i64";
   for (std::size_t at = kernel_.source.find(index); at != std::string::npos;
@@ -162,7 +168,7 @@ Kernel Function::finish(std::int64_t items) {
   kernel_.items = items;
   if (dialect_ == Dialect::c) return closed();
   declare(fmt::format("const s_index begin = S_THREAD, end = {};", items));
-  return finish_groups(std::min((items + kernel_.threads - 1) / kernel_.threads, kMostGroups));
+  return finish_groups(std::min((items + kernel_.threads - 1) / kernel_.threads, most_groups_));
 }
 
 Kernel Function::finish_groups(std::int64_t groups) {
@@ -247,6 +253,32 @@ std::string combined(ir::Combine kind, DType dtype, const std::string& a, const 
   }
 }
 
+// The shape with those neighbouring axes as one that the node does not tell apart.
+Shape coarse(const ir::Graph& graph, const ir::Node& node) {
+  const Shape& shape = node.types[0].shape;
+  std::vector<bool> matters(shape.size(), true);
+  if (node.op == Op::iota) {
+    matters.assign(shape.size(), false);
+    matters[static_cast<std::size_t>(node.as<ir::IotaAttrs>().axis)] = true;
+  } else if (node.op == Op::broadcast) {
+    const Shape& from = graph.type(node.operands[0]).shape;
+    const Ints& axes = node.as<ir::BroadcastAttrs>().axes;
+    matters.assign(shape.size(), false);
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      matters[static_cast<std::size_t>(axes[i])] = from[i].value() != 1;
+  }
+  std::vector<Dim> dims;
+  bool joins = false;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (joins && !matters[i])
+      dims.back() = Dim(dims.back().value() * shape[i].value());
+    else
+      dims.push_back(shape[i]);
+    joins = !matters[i];
+  }
+  return Shape(dims);
+}
+
 std::vector<std::int64_t> loop_sizes(const ir::Graph& graph, std::vector<std::int64_t> sizes) {
   std::int64_t count = 1;
   for (const std::int64_t size : sizes) count *= size;
@@ -255,13 +287,14 @@ std::vector<std::int64_t> loop_sizes(const ir::Graph& graph, std::vector<std::in
     const bool shaped = (op_class == ir::OpClass::movement && node.op != Op::reshape) || node.op == Op::iota;
     if (!shaped || node.types[0].shape.count() != count) continue;
     std::vector<std::int64_t> finer = sizes;
-    if (refine(finer, node.types[0].shape)) sizes = std::move(finer);
+    if (refine(finer, coarse(graph, node))) sizes = std::move(finer);
   }
   return sizes;
 }
 
-std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
-  if (dialect != Dialect::c) return simt_kernel(step, name, dialect);
+std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect,
+                                  const Form& form) {
+  if (dialect != Dialect::c) return simt_kernel(step, name, dialect, form);
   if (step.kind == lower::StepKind::special) return special_kernel(step, name, dialect);
   if (step.kind != lower::StepKind::kernel) return std::nullopt;
   switch (step.group) {
@@ -270,6 +303,30 @@ std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& na
     case lower::GroupKind::contraction: return contraction_kernel(step, name);
     default: return std::nullopt;
   }
+}
+
+std::vector<Kernel> make_kernels(const lower::Step& step, const std::string& name, Dialect dialect,
+                                 const Form& form) {
+  if (dialect != Dialect::c && step.group == lower::GroupKind::rows && step.chunks > 1)
+    return simt_cut_rows_kernels(step, name, dialect, form);
+  std::vector<Kernel> all;
+  if (std::optional<Kernel> only = make_kernel(step, name, dialect, form)) all.push_back(*std::move(only));
+  return all;
+}
+
+std::vector<Form> forms(const lower::Step& step) {
+  std::vector<Form> all{{}};
+  if (step.kind != lower::StepKind::kernel) return all;
+  if (step.group == lower::GroupKind::map) {
+    all.push_back({.neighbours = 8});
+    all.push_back({.groups = 16384});
+    all.push_back({.threads = 512});
+  } else if (step.group == lower::GroupKind::rows) {
+    all.push_back({.neighbours = 8});
+    all.push_back({.threads = 512});
+    all.push_back({.threads = 1024});
+  }
+  return all;
 }
 
 const std::string& KernelSet::add(Kernel kernel) {

@@ -30,8 +30,22 @@ struct Kernel {
   bool scratch = false;     // takes the step's workspace after its outputs
 };
 
+// How a kernel for groups of threads shares out its work; what is 0 it decides itself.
+struct Form {
+  int threads = 0;          // of a group
+  int neighbours = 0;       // that a thread reads at once: 4 or 8
+  std::int64_t groups = 0;  // at most, of elementwise work
+  bool operator==(const Form&) const = default;
+};
+
 // Nothing when the step's kind has no generated kernel in this dialect.
-std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& name, Dialect dialect,
+                                  const Form& form = {});
+// Those of a step that takes several launches, in their order; all that wants memory wants the same.
+std::vector<Kernel> make_kernels(const lower::Step& step, const std::string& name, Dialect dialect,
+                                 const Form& form = {});
+// Forms that may suit a step on a GPU, for a backend that tries them; the first is the default.
+std::vector<Form> forms(const lower::Step& step);
 
 // The kernels of a Program. Layers repeat: one that differs from another in its name alone is written once.
 class KernelSet {

@@ -25,7 +25,7 @@ inline constexpr int kThreads = 256;  // of a group, where nothing speaks for an
 // narrowest type that is wide enough.
 class Function {
  public:
-  Function(const ir::Graph& region, std::string name, Dialect dialect = Dialect::c, int threads = kThreads);
+  Function(const lower::Step& step, std::string name, Dialect dialect = Dialect::c, int threads = kThreads);
 
   Writer& writer() { return writer_; }
   Elements& elements() { return elements_; }
@@ -36,10 +36,14 @@ class Function {
   void store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear);
   Kernel finish(std::int64_t items);
   Kernel finish_groups(std::int64_t groups);  // of threads that know their work by their numbers
-  void declare(std::string line);             // at the head of the function: arrays that a group shares
+  void set_threads(int threads) { kernel_.threads = threads; }
+  // That many groups at a time have registers where they run.
+  void set_resident(int groups) { resident_ = groups; }
+  void set_most_groups(std::int64_t groups) { most_groups_ = groups; }  // of threads that take items in turn
+  void declare(std::string line);  // at the head of the function: arrays that a group shares
 
  private:
-  void declare_buffer(std::string_view type, const std::string& array);
+  void declare_buffer(std::string_view type, const std::string& array, bool is_written);
   bool narrow() const;  // whether indices need no more than 32 bits
   Kernel closed();
 
@@ -49,8 +53,10 @@ class Function {
   std::vector<std::string> inputs_, outputs_;
   Elements elements_;
   Kernel kernel_;
-  std::string declared_;  // lines at its head
-  std::size_t buffers_ = 0;
+  std::string declared_;                 // lines at its head
+  std::vector<std::string> parameters_;  // by buffer
+  int resident_ = 1;
+  std::int64_t most_groups_ = 1024;
 };
 
 // Loop variables with their sizes, outermost first, and the linear index of the point they stand for.

@@ -16,7 +16,7 @@ constexpr std::int64_t kBlock = 4096;  // points of an item when there is one lo
 
 Kernel map_kernel(const lower::Step& step, const std::string& name) {
   const ir::Graph& region = step.region.graph;
-  Function function(region, name);
+  Function function(step, name);
   Writer& w = function.writer();
   std::map<std::int64_t, std::vector<std::size_t>> parts;  // outputs by size
   for (std::size_t i = 0; i < region.outputs().size(); ++i)

@@ -26,7 +26,7 @@ class Rows {
  public:
   Rows(const lower::Step& step, const std::string& name)
       : graph_(step.region.graph),
-        function_(graph_, name),
+        function_(step, name),
         w_(function_.writer()),
         stages_(lower::stages(graph_)) {
     std::vector<std::int64_t> sizes;

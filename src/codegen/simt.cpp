@@ -6,9 +6,11 @@ namespace {
 
 constexpr std::string_view kCuda = R"c(
 #define S_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define S_RESIDENT_KERNEL(threads, groups) extern "C" __global__ void __launch_bounds__(threads, groups)
 #define S_GLOBAL
 #define S_LOCAL __shared__
 #define S_PARAMETER(i) unsigned char* b##i
+#define S_READ_ONLY(i) const unsigned char* __restrict__ b##i
 #define S_BUFFER(i) b##i
 #define S_LANE ((s_i32)threadIdx.x)
 #define S_GROUP ((s_i64)blockIdx.x)
@@ -17,24 +19,46 @@ constexpr std::string_view kCuda = R"c(
 #define S_STEP ((s_i64)gridDim.x * blockDim.x)
 #define S_BARRIER __syncthreads()
 #define S_UNROLL _Pragma("unroll")
-// Four neighbours at once, where the address allows it.
-template <class T>
-struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) s_four {
-  T at[4];
+#define S_UNROLL_SOME _Pragma("unroll 4")
+#define S_UNROLL_MORE _Pragma("unroll 8")
+// Neighbours at once; anywhere: where the address allows it.
+template <int N, class T>
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) s_many {
+  T at[N];
 };
-template <class T>
-static __device__ __forceinline__ void s_load4(T* to, const T* from) {
-  const bool aligned = ((s_u64)from & (alignof(s_four<T>) - 1)) == 0;
-  const s_four<T> all = aligned ? *(const s_four<T>*)from : s_four<T>{from[0], from[1], from[2], from[3]};
-  for (int i = 0; i < 4; ++i) to[i] = all.at[i];
+template <int N, class T>
+static __device__ __forceinline__ void s_load(T* to, const T* from) {
+  const s_many<N, T> all = *(const s_many<N, T>*)from;
+  for (int i = 0; i < N; ++i) to[i] = all.at[i];
 }
-template <class T>
-static __device__ __forceinline__ void s_store4(T* to, const T* from) {
-  if (((s_u64)to & (alignof(s_four<T>) - 1)) == 0)
-    *(s_four<T>*)to = s_four<T>{from[0], from[1], from[2], from[3]};
+template <int N, class T>
+static __device__ __forceinline__ void s_store(T* to, const T* from) {
+  s_many<N, T> all;
+  for (int i = 0; i < N; ++i) all.at[i] = from[i];
+  *(s_many<N, T>*)to = all;
+}
+template <int N, class T>
+static __device__ __forceinline__ void s_load_anywhere(T* to, const T* from) {
+  if (((s_u64)from & (alignof(s_many<N, T>) - 1)) == 0)
+    s_load<N>(to, from);
   else
-    for (int i = 0; i < 4; ++i) to[i] = from[i];
+    for (int i = 0; i < N; ++i) to[i] = from[i];
 }
+template <int N, class T>
+static __device__ __forceinline__ void s_store_anywhere(T* to, const T* from) {
+  if (((s_u64)to & (alignof(s_many<N, T>) - 1)) == 0)
+    s_store<N>(to, from);
+  else
+    for (int i = 0; i < N; ++i) to[i] = from[i];
+}
+#define s_load4 s_load<4>
+#define s_load8 s_load<8>
+#define s_store4 s_store<4>
+#define s_store8 s_store<8>
+#define s_load4_anywhere s_load_anywhere<4>
+#define s_load8_anywhere s_load_anywhere<8>
+#define s_store4_anywhere s_store_anywhere<4>
+#define s_store8_anywhere s_store_anywhere<8>
 #define S_INF_F32 __int_as_float(0x7f800000)
 #define S_INF_F64 __longlong_as_double(0x7ff0000000000000)
 #define S_NAN_F32 __int_as_float(0x7fc00000)
@@ -43,9 +67,11 @@ static __device__ __forceinline__ void s_store4(T* to, const T* from) {
 
 constexpr std::string_view kOpenCl = R"c(
 #define S_KERNEL(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void
+#define S_RESIDENT_KERNEL(threads, groups) S_KERNEL(threads)
 #define S_GLOBAL __global
 #define S_LOCAL __local
 #define S_PARAMETER(i) __global uchar *b##i, ulong o##i
+#define S_READ_ONLY(i) __global const uchar *restrict b##i, ulong o##i
 #define S_BUFFER(i) (b##i + o##i)
 #define S_LANE ((s_i32)get_local_id(0))
 #define S_GROUP ((s_i64)get_group_id(0))
@@ -54,8 +80,16 @@ constexpr std::string_view kOpenCl = R"c(
 #define S_STEP ((s_i64)get_global_size(0))
 #define S_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
 #define S_UNROLL
+#define S_UNROLL_SOME
+#define S_UNROLL_MORE
 #define s_load4(to, from) vstore4(vload4(0, from), 0, to)
 #define s_store4(to, from) vstore4(vload4(0, from), 0, to)
+#define s_load8(to, from) vstore8(vload8(0, from), 0, to)
+#define s_store8(to, from) vstore8(vload8(0, from), 0, to)
+#define s_load4_anywhere s_load4
+#define s_store4_anywhere s_store4
+#define s_load8_anywhere s_load8
+#define s_store8_anywhere s_store8
 #define S_INF_F32 INFINITY
 #define S_INF_F64 ((double)INFINITY)
 #define S_NAN_F32 NAN
@@ -66,12 +100,13 @@ constexpr std::string_view kOpenCl = R"c(
 
 std::string_view simt_prelude(Dialect dialect) { return dialect == Dialect::cuda ? kCuda : kOpenCl; }
 
-std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
+std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& name, Dialect dialect,
+                                  const Form& form) {
   if (step.kind == lower::StepKind::special) return simt_special_kernel(step, name, dialect);
   if (step.kind != lower::StepKind::kernel) return std::nullopt;
   switch (step.group) {
-    case lower::GroupKind::map: return simt_map_kernel(step, name, dialect);
-    case lower::GroupKind::rows: return simt_rows_kernel(step, name, dialect);
+    case lower::GroupKind::map: return simt_map_kernel(step, name, dialect, form);
+    case lower::GroupKind::rows: return simt_rows_kernel(step, name, dialect, form);
     case lower::GroupKind::contraction: return simt_contraction_kernel(step, name, dialect);
     default: return std::nullopt;
   }

@@ -3,22 +3,36 @@
 // Kernels for groups of threads. One emitter serves CUDA and OpenCL: the prelude names what the languages
 // call differently, and the combination over a group's threads has a form for each.
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codegen/kernel_parts.h"
 
 namespace systole::codegen {
 
-std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& name, Dialect dialect,
+                                  const Form& form);
 
-Kernel simt_map_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
-Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+Kernel simt_map_kernel(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form);
+Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form);
+std::vector<Kernel> simt_cut_rows_kernels(const lower::Step& step, const std::string& name, Dialect dialect,
+                                          const Form& form);
 Kernel simt_contraction_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 Kernel simt_scatter_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 std::optional<Kernel> simt_special_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+
+// The functions that read or write neighbours at once.
+inline std::string load_function(const lower::Step& step, std::int64_t neighbours) {
+  return fmt::format("s_load{}{}", neighbours, step.is_aligned ? "" : "_anywhere");
+}
+inline std::string store_function(const lower::Step& step, std::int64_t neighbours) {
+  return fmt::format("s_store{}{}", neighbours, step.is_aligned ? "" : "_anywhere");
+}
 
 // What kernels use beside arithmetic.
 std::string_view simt_prelude(Dialect dialect);

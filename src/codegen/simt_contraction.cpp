@@ -12,9 +12,10 @@ namespace systole::codegen {
 
 namespace {
 
-constexpr std::int64_t kSide = 16;      // threads of a group along the rows, and along the columns
-constexpr std::int64_t kDepth = 16;     // of the parts in local memory
-constexpr std::int64_t kFewTiles = 64;  // fewer leave a device idle
+constexpr std::int64_t kSide = 16;   // threads of a group along the rows, and along the columns
+constexpr std::int64_t kDepth = 16;  // of the parts in local memory, at least
+constexpr std::int64_t kMostLocalBytes = 20 * 1024;  // of these parts, where a tile is small
+constexpr std::int64_t kFewTiles = 64;               // fewer leave a device idle
 constexpr std::int64_t kMostTileGroups = 65536;
 
 // Rows and columns of a thread.
@@ -40,12 +41,13 @@ class SimtContraction {
  public:
   SimtContraction(const lower::Step& step, const std::string& name, Dialect dialect)
       : step_(step),
-        function_(step.region.graph, name, dialect),
+        function_(step, name, dialect),
         w_(function_.writer()),
         product_(product_of(step, function_)),
         dtype_(step.region.graph.node(step.region.anchor).types[0].dtype),
         type_(accumulator_type(dtype_)),
-        tile_(choose_tile(product_)) {}
+        tile_(choose_tile(product_)),
+        depth_(choose_depth()) {}
 
   Kernel make() {
     const Product& p = product_;
@@ -66,16 +68,16 @@ class SimtContraction {
       over_sums([&] { w_.line("total[i] = 0;"); });
     }
     if (p.depth > 0) {
-      function_.declare(fmt::format("S_LOCAL {} left[{}];", type_, kDepth * (tile_.high() + 1)));
-      function_.declare(fmt::format("S_LOCAL {} right[{}];", type_, kDepth * (tile_.wide() + 1)));
-      w_.open(fmt::format("for (s_index k0 = 0; k0 < {}; k0 += {})", p.depth, kDepth));
+      function_.declare(fmt::format("S_LOCAL {} left[{}];", type_, depth_ * (tile_.high() + 1)));
+      function_.declare(fmt::format("S_LOCAL {} right[{}];", type_, depth_ * (tile_.wide() + 1)));
+      w_.open(fmt::format("for (s_index k0 = 0; k0 < {}; k0 += {})", p.depth, depth_));
       w_.line("// A part of both factors, for the whole group.");
       load_left();
       load_right();
       w_.line("S_BARRIER;");
       multiply();
       if (has_totals()) {
-        w_.open(fmt::format("if (k0 % {} == {})", kRun, kRun - kDepth));
+        w_.open(fmt::format("if (k0 % {} == {})", kRun, kRun - depth_));
         over_sums([&] { end_run(w_, type_, "total[i]", "sum[i]"); });
         w_.close();
       }
@@ -90,6 +92,17 @@ class SimtContraction {
 
  private:
   std::int64_t count() const { return tile_.rows * tile_.columns; }  // of a thread's sums
+
+  // Small tiles wait for memory rather than multiply: they read more at a time.
+  std::int64_t choose_depth() const {
+    const auto bytes = static_cast<std::int64_t>(std::max<std::size_t>(size_of(dtype_), 4)) *
+                       (tile_.high() + tile_.wide() + 2);
+    std::int64_t depth = kDepth;
+    while (count() <= 4 && depth < product_.depth && 2 * depth <= kRun &&
+           2 * depth * bytes <= kMostLocalBytes)
+      depth *= 2;
+    return depth;
+  }
   bool has_totals() const { return is_float(dtype_) && product_.depth > kRun; }
 
   template <class Inside>
@@ -100,10 +113,10 @@ class SimtContraction {
     w_.close();
   }
 
-  // Opens a loop over a part of kDepth × size elements, in the order they lie in memory: variables k and i.
+  // Opens a loop over a part of depth_ × size elements, in the order they lie in memory: variables k and i.
   void open_part(std::int64_t size, bool depth_is_inner) {
-    w_.open(fmt::format("for (s_i32 e = S_LANE; e < {}; e += {})", kDepth * size, kThreads));
-    w_.line(depth_is_inner ? fmt::format("const s_i32 k = e % {0}, i = e / {0};", kDepth)
+    w_.open(fmt::format("for (s_i32 e = S_LANE; e < {}; e += {})", depth_ * size, kThreads));
+    w_.line(depth_is_inner ? fmt::format("const s_i32 k = e % {0}, i = e / {0};", depth_)
                            : fmt::format("const s_i32 i = e % {0}, k = e / {0};", size));
     w_.line(fmt::format("const s_index kk = k0 + k;"));
     w_.line(fmt::format("{} v = 0;", type_));
@@ -130,7 +143,8 @@ class SimtContraction {
   }
 
   void multiply() {
-    w_.open(fmt::format("for (s_i32 k = 0; k < {}; ++k)", kDepth));
+    if (depth_ > kDepth) w_.line("S_UNROLL_MORE");
+    w_.open(fmt::format("for (s_i32 k = 0; k < {}; ++k)", depth_));
     w_.line(fmt::format("{} a[{}], b[{}];", type_, tile_.rows, tile_.columns));
     const auto read = [&](std::string_view into, std::int64_t count, std::string_view array,
                           std::string_view first, std::int64_t size) {
@@ -183,6 +197,7 @@ class SimtContraction {
   const DType dtype_;
   const std::string_view type_;
   const Tile tile_;
+  const std::int64_t depth_;  // of the parts in local memory
 };
 
 }  // namespace

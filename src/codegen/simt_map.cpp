@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "codegen/simt.h"
@@ -13,7 +14,6 @@ namespace systole::codegen {
 
 namespace {
 
-constexpr std::int64_t kVector = 4;
 constexpr std::int64_t kLeastVectors = 256;  // fewer points are spread over more threads
 constexpr std::int64_t kTile = 32, kTileRows = kThreads / kTile;
 constexpr std::int64_t kMostTiles = 4096;  // groups
@@ -21,49 +21,103 @@ constexpr std::size_t kMostTiledInputs = 4;
 
 class SimtMap {
  public:
-  SimtMap(const lower::Step& step, const std::string& name, Dialect dialect)
-      : region_(step.region.graph),
+  SimtMap(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form)
+      : step_(step),
+        region_(step.region.graph),
         name_(name),
         dialect_(dialect),
-        function_(region_, name, dialect),
-        w_(function_.writer()) {}
+        vector_(form.neighbours > 0 ? form.neighbours : 4),
+        function_(step, name, dialect),
+        w_(function_.writer()) {
+    if (form.groups > 0) function_.set_most_groups(form.groups);
+    threads_ = form.threads > 0 ? form.threads : kThreads;
+  }
 
   Kernel make() {
-    std::map<std::int64_t, std::vector<std::size_t>> parts;  // outputs by size
+    // Outputs by size and by the work they share: of an optimiser, a part for every parameter.
+    const std::vector<std::int32_t> kin = related();
+    std::map<std::pair<std::int64_t, std::int32_t>, std::vector<std::size_t>> parts;
     for (std::size_t i = 0; i < region_.outputs().size(); ++i)
       if (const std::int64_t count = region_.output_type(i).shape.count(); count > 0)
-        parts[count].push_back(i);
+        parts[{count, kin[static_cast<std::size_t>(region_.outputs()[i].value.node)]}].push_back(i);
     if (parts.size() == 1) {
-      const auto& [count, outputs] = *parts.begin();
-      if (std::optional<Kernel> tiled = through_tiles(count, outputs)) return *std::move(tiled);
+      const auto& [key, outputs] = *parts.begin();
+      if (std::optional<Kernel> tiled = through_tiles(key.first, outputs)) return *std::move(tiled);
     }
     std::int64_t items = 0;
-    w_.open("for (s_index item = begin; item < end; item += S_STEP)");
-    for (const auto& [count, outputs] : parts) {
-      const Loops loops = make_loops(loop_sizes(region_, {count}), "x");
-      const bool vectors = count >= kVector * kLeastVectors && loops.sizes.back() % kVector == 0;
-      const std::int64_t mine = vectors ? count / kVector : count;
-      if (parts.size() > 1) w_.open(fmt::format("if ({} <= item && item < {})", items, items + mine));
-      w_.line(fmt::format("const s_index point = item - {};", items));
-      function_.elements().push();
-      if (vectors) {
-        in_vectors(loops, outputs);
-      } else {
-        open_item(w_, loops, "point");
-        function_.store(outputs, std::vector<Index>(outputs.size(), loops.point()));
-      }
-      function_.elements().pop();
-      if (parts.size() > 1) w_.close();
-      items += mine;
+    for (const auto& [key, outputs] : parts) {
+      const std::int64_t count = key.first;
+      Part part{outputs, make_loops(loop_sizes(region_, {count}), "x"), false, items, 0};
+      part.vectors = count >= vector_ * kLeastVectors && part.loops.sizes.back() % vector_ == 0;
+      part.items = part.vectors ? count / vector_ : count;
+      items += part.items;
+      parts_.push_back(std::move(part));
     }
+    function_.set_threads(threads_);
+    w_.open("for (s_index item = begin; item < end; item += S_STEP)");
+    if (!parts_.empty()) choose(0, parts_.size());
     w_.close();
     return function_.finish(items);
   }
 
  private:
+  // Outputs of one size, and their place among the items.
+  struct Part {
+    std::vector<std::size_t> outputs;
+    Loops loops;
+    bool vectors = false;
+    std::int64_t first = 0, items = 0;
+  };
+
+  // By node: the first of those it shares work of its own size with.
+  std::vector<std::int32_t> related() const {
+    std::vector<std::int32_t> first(static_cast<std::size_t>(region_.size()));
+    std::iota(first.begin(), first.end(), 0);
+    const auto root = [&](std::int32_t i) {
+      while (first[static_cast<std::size_t>(i)] != i) i = first[static_cast<std::size_t>(i)];
+      return i;
+    };
+    const auto works = [&](std::int32_t i) {
+      const ir::Op op = region_.node(i).op;
+      return op != ir::Op::input && op != ir::Op::constant && op != ir::Op::iota && op != ir::Op::broadcast;
+    };
+    for (std::int32_t i = 0; i < region_.size(); ++i)
+      for (const ir::ValueId v : region_.node(i).operands)
+        if (works(v.node) && region_.type(v).shape.count() == region_.node(i).types[0].shape.count()) {
+          const std::int32_t a = root(i), b = root(v.node);
+          first[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+        }
+    for (std::int32_t i = 0; i < region_.size(); ++i) first[static_cast<std::size_t>(i)] = root(i);
+    return first;
+  }
+
+  // Finds the item's part among these by halves: an optimiser has hundreds.
+  void choose(std::size_t begin, std::size_t end) {
+    if (end - begin == 1) return write(parts_[begin]);
+    const std::size_t middle = begin + (end - begin) / 2;
+    w_.open(fmt::format("if (item < {})", parts_[middle].first));
+    choose(begin, middle);
+    w_.close();
+    w_.open("else");
+    choose(middle, end);
+    w_.close();
+  }
+
+  void write(const Part& part) {
+    w_.line(fmt::format("const s_index point = item - {};", part.first));
+    function_.elements().push();
+    if (part.vectors) {
+      in_vectors(part.loops, part.outputs);
+    } else {
+      open_item(w_, part.loops, "point");
+      function_.store(part.outputs, std::vector<Index>(part.outputs.size(), part.loops.point()));
+    }
+    function_.elements().pop();
+  }
+
   // What computing the outputs reads of the inputs, each place once.
   std::vector<Elements::Load> loads(const Loops& loops, const std::vector<std::size_t>& outputs) const {
-    Function trial(region_, name_, dialect_);
+    Function trial(step_, name_, dialect_);
     trial.store(outputs, std::vector<Index>(outputs.size(), loops.point()));
     std::vector<Elements::Load> found;
     std::set<std::pair<std::size_t, std::string>> seen;
@@ -85,34 +139,35 @@ class SimtMap {
   void in_vectors(const Loops& loops, const std::vector<std::size_t>& outputs) {
     const std::string& x = loops.names.back();
     Loops steps = loops;  // over vectors
-    steps.sizes.back() /= kVector;
+    steps.sizes.back() /= vector_;
     steps.names.back() = "step";
     if (steps.sizes.back() == 1) w_.line("const s_index step = 0;");
     open_item(w_, steps, "point");
     // Neighbours along x that begin at a multiple of a vector.
     const auto in_row = [&](const Index& place) {
       const auto& terms = place.terms();
-      return place.factor(x) == 1 && place.constant() % kVector == 0 &&
+      return place.factor(x) == 1 && place.constant() % vector_ == 0 &&
              std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
-               return term.first == x || term.second.factor % kVector == 0;
+               return term.first == x || term.second.factor % vector_ == 0;
              });
     };
     const auto at_first = [&](const Index& place) {
-      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * kVector;
+      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * vector_;
     };
     std::size_t next = 0;
     for (const Elements::Load& load : loads(loops, outputs)) {
       if (!in_row(load.place)) continue;
       const std::string name = vector(next++);
-      w_.line(fmt::format("{} {}[{}];", storage_type(region_.input_type(load.input).dtype), name, kVector));
-      w_.line(fmt::format("s_load4({}, in{} + {});", name, load.input, at_first(load.place).to_string()));
+      w_.line(fmt::format("{} {}[{}];", storage_type(region_.input_type(load.input).dtype), name, vector_));
+      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, vector_), name, load.input,
+                          at_first(load.place).to_string()));
       function_.elements().read_from(load.input, load.place, name + "[j]");
     }
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("{} result{}[{}];", storage_type(region_.output_type(o).dtype), o, kVector));
+      w_.line(fmt::format("{} result{}[{}];", storage_type(region_.output_type(o).dtype), o, vector_));
     w_.line("S_UNROLL");
-    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", kVector));
-    w_.line(fmt::format("const s_index {} = step * {} + j;", x, kVector));
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", vector_));
+    w_.line(fmt::format("const s_index {} = step * {} + j;", x, vector_));
     function_.elements().push();
     for (const std::size_t o : outputs)
       w_.line(fmt::format("result{}[j] = {};", o,
@@ -120,7 +175,7 @@ class SimtMap {
     function_.elements().pop();
     w_.close();
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("s_store4({} + {}, result{});", function_.output(o),
+      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, vector_), function_.output(o),
                           at_first(loops.point()).to_string(), o));
     function_.elements().read_from_memory();
   }
@@ -190,17 +245,21 @@ class SimtMap {
     return function_.finish_groups(std::min(groups, kMostTiles));
   }
 
+  const lower::Step& step_;
   const ir::Graph& region_;
   const std::string name_;
   const Dialect dialect_;
+  const std::int64_t vector_;  // neighbours of a thread
+  int threads_ = kThreads;
   Function function_;
   Writer& w_;
+  std::vector<Part> parts_;
 };
 
 }  // namespace
 
-Kernel simt_map_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
-  return SimtMap(step, name, dialect).make();
+Kernel simt_map_kernel(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form) {
+  return SimtMap(step, name, dialect, form).make();
 }
 
 }  // namespace systole::codegen

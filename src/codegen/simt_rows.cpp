@@ -4,9 +4,15 @@
 // A group of threads takes `slots` rows at a time, `parts` threads for each; a thread visits every parts-th
 // point of its row, and what the threads of a row know is combined by the emitter's one lane primitive. When
 // the last axis is reduced, neighbouring threads share a row; when it is kept, they have neighbouring rows:
-// either way they read neighbouring memory. Full values that a later pass needs again stay in registers, or
-// in the group's local memory, when the row is short enough. A thread with many points of a sum takes them in
-// runs, and adds these to a total.
+// either way they read neighbouring memory. Full values that a later pass needs again stay in registers when
+// the row is short enough. A thread with many points of a sum takes them in runs, and adds these to a total.
+//
+// Where the last axis allows it, a thread has four neighbours of it and reads them at once: four rows when it
+// is kept, four points of a row when it is reduced.
+//
+// Few rows with very many points are cut in chunks, one for each group, and every pass is a launch of its
+// own: what a chunk sums goes to memory, where the next pass finds it. A last launch stores what belongs to
+// rows.
 
 #include <algorithm>
 #include <bit>
@@ -22,10 +28,12 @@ namespace {
 using ir::Op;
 
 constexpr std::int64_t kWarp = 32;
+constexpr std::int64_t kLeastWide = 16;   // rows
+constexpr std::int64_t kLeastLong = 128;  // points of rows that are read four at a time
 constexpr std::int64_t kMostRowGroups = 4096;
-constexpr std::int64_t kMostRegisters = 64;          // of a thread, for values that are kept
-constexpr std::int64_t kMostKept = 16;               // points of a thread whose values are kept in them
-constexpr std::int64_t kMostLocalBytes = 24 * 1024;  // of a group, for values that are kept
+constexpr std::int64_t kMostThreads = 1024;  // of a group
+constexpr std::int64_t kMostRegisters = 64;  // of a thread, for values that are kept
+constexpr std::int64_t kMostKept = 32;       // points of a thread whose values are kept in them
 
 std::int64_t power_of_two(std::int64_t n) {  // not below n
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
@@ -33,14 +41,19 @@ std::int64_t power_of_two(std::int64_t n) {  // not below n
 
 class SimtRows {
  public:
-  SimtRows(const lower::Step& step, const std::string& name, Dialect dialect)
-      : graph_(step.region.graph),
+  SimtRows(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form,
+           std::int64_t chunks = 1)
+      : step_(step),
+        form_(form),
+        wide_(form.neighbours > 0 ? form.neighbours : 4),
+        graph_(step.region.graph),
         dialect_(dialect),
-        function_(graph_, name, dialect),
+        function_(step, name, dialect),
         w_(function_.writer()),
         stages_(lower::stages(graph_)),
         full_count_(step.domain->full_count()),
-        row_count_(step.domain->row_count()) {
+        row_count_(step.domain->row_count()),
+        chunks_(chunks) {
     std::vector<std::int64_t> sizes;
     for (const auto& axis : step.domain->axes) sizes.push_back(axis.size);
     all_ = make_loops(loop_sizes(graph_, sizes), "x");
@@ -57,6 +70,8 @@ class SimtRows {
       last_is_reduced_ = reduced;
     }
     for (const std::int64_t size : inner_.sizes) length_ *= size;
+    const std::int64_t grain = is_cut() && length_ % wide_ == 0 ? wide_ : 1;
+    chunk_length_ = (length_ / grain + chunks_ - 1) / chunks_ * grain;
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i)
       (graph_.output_type(i).shape.count() != row_count_ ? full_ : rows_).push_back(i);
     for (const int s : stages_) last_stage_ = std::max(last_stage_, s);
@@ -66,23 +81,11 @@ class SimtRows {
     if (full_count_ == 0) return empty();
     lay_out();
     find_kept();
-    const std::int64_t groups = (row_count_ + slots_ - 1) / slots_;
-    w_.line(
-        fmt::format("const s_i32 slot = {}, part = {};",
-                    adjacent() ? fmt::format("S_LANE / {}", parts_) : fmt::format("S_LANE % {}", slots_),
-                    adjacent() ? fmt::format("S_LANE % {}", parts_) : fmt::format("S_LANE / {}", slots_)));
+    const std::int64_t groups = (units() + slots_ - 1) / slots_;
+    write_places();
     w_.open(fmt::format("for (s_index base = S_GROUP * {0}; base < {1}; base += S_GROUPS * {0})", slots_,
-                        row_count_));
-    guarded_ = row_count_ % slots_ != 0;
-    if (guarded_) {
-      // All threads go the same way through the barriers; those without a row do the last one and store
-      // nothing.
-      w_.line(fmt::format("const s_i32 active = base + slot < {};", row_count_));
-      w_.line(fmt::format("const s_index row = active ? base + slot : {};", row_count_ - 1));
-    } else {
-      w_.line("const s_index row = base + slot;");
-    }
-    open_item(w_, outer_, "row");
+                        units()));
+    write_row();
     Elements& elements = function_.elements();
     elements.push();
     for (int stage = 1; stage <= last_stage_; ++stage) pass(stage);
@@ -94,8 +97,138 @@ class SimtRows {
     return function_.finish_groups(std::min(groups, kMostRowGroups));
   }
 
+  int passes() const { return last_stage_; }
+  bool has_work(int stage) const {
+    if (stage > last_stage_) return !rows_.empty();
+    return !reductions(stage).empty() || !full_outputs(stage).empty();
+  }
+
+  // Pass `stage` over the chunks of all rows; one after the last: what belongs to rows.
+  Kernel make_cut(int stage) {
+    lay_out();
+    const std::int64_t blocks = (units() + slots_ - 1) / slots_;
+    const bool is_last = stage > last_stage_;
+    memory_ = function_.scratch("s_u8");
+    write_places();
+    w_.line(fmt::format("const s_index base = S_GROUP % {0} * {1}, chunk = S_GROUP / {0};", blocks, slots_));
+    write_row();
+    Elements& elements = function_.elements();
+    elements.push();
+    for (int earlier = 1; earlier < stage; ++earlier)
+      for (const std::int32_t i : reductions(earlier)) read_chunks(i);
+    if (is_last) {
+      store(rows_, outer_.point(), "part == 0");
+    } else {
+      pass(stage);
+      for (const std::int32_t i : reductions(stage)) {
+        open_wide();
+        const std::string condition = storing("part == 0");
+        w_.line(fmt::format("{}{} = {};", condition.empty() ? "" : "if (" + condition + ") ",
+                            chunk_sum(i, "chunk"), sum(i)));
+        close_wide();
+      }
+    }
+    elements.pop();
+    return function_.finish_groups(is_last ? blocks : blocks * chunks_);
+  }
+
  private:
-  std::int64_t points_of_a_thread() const { return (length_ + parts_ - 1) / parts_; }
+  // Points that a thread takes at a time, and how often it does.
+  std::int64_t at_once() const { return is_long_ ? wide_ : 1; }
+  std::int64_t turns() const { return (chunk_length_ / at_once() + parts_ - 1) / parts_; }
+  std::int64_t points_of_a_thread() const { return turns() * at_once(); }
+  bool is_cut() const { return chunks_ > 1; }
+
+  void write_places() {
+    w_.line(
+        fmt::format("const s_i32 slot = {}, part = {};",
+                    adjacent() ? fmt::format("S_LANE / {}", parts_) : fmt::format("S_LANE % {}", slots_),
+                    adjacent() ? fmt::format("S_LANE % {}", parts_) : fmt::format("S_LANE / {}", slots_)));
+  }
+
+  // What a slot is for: a row, or neighbouring ones.
+  std::int64_t units() const { return is_wide_ ? row_count_ / wide_ : row_count_; }
+
+  void write_row() {
+    guarded_ = units() % slots_ != 0;
+    const char* const unit = is_wide_ ? "unit" : "row";
+    if (guarded_) {
+      // All threads go the same way through the barriers; those without a row do the last one and store
+      // nothing.
+      w_.line(fmt::format("const s_i32 active = base + slot < {};", units()));
+      w_.line(fmt::format("const s_index {} = active ? base + slot : {};", unit, units() - 1));
+    } else {
+      w_.line(fmt::format("const s_index {} = base + slot;", unit));
+    }
+    if (is_wide_ && outer_.sizes.back() == wide_) w_.line("const s_index step = 0;");
+    open_item(w_, is_wide_ ? in_steps(outer_) : outer_, unit);
+  }
+
+  // The loops with the last in steps of a thread's neighbours.
+  Loops in_steps(Loops loops) const {
+    loops.sizes.back() /= wide_;
+    loops.names.back() = "step";
+    return loops;
+  }
+  // The axis of which a thread has neighbours.
+  const std::string& near_axis() const { return (is_wide_ ? outer_ : inner_).names.back(); }
+
+  // The loop over the neighbours of a thread, and over its rows where these are they.
+  void open_near() {
+    w_.line("S_UNROLL");
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", wide_));
+    w_.line(fmt::format("const s_index {} = step * {} + j;", near_axis(), wide_));
+    function_.elements().push();
+  }
+  void close_near() {
+    function_.elements().pop();
+    w_.close();
+  }
+  void open_wide() {
+    if (is_wide_) open_near();
+  }
+  void close_wide() {
+    if (is_wide_) close_near();
+  }
+  std::string named(std::string_view name, std::int32_t i) const {  // of the row
+    return fmt::format("{}{}{}", name, i, is_wide_ ? "[j]" : "");
+  }
+  std::string sum(std::int32_t i) const { return named("sum", i); }
+  // What decides whether a thread stores.
+  std::string storing(std::string condition) const {
+    if (parts_ == 1) condition.clear();
+    if (guarded_) condition = condition.empty() ? "active" : "active && " + condition;
+    return condition;
+  }
+  void declare(std::string_view name, std::int32_t i, const std::string& value) {
+    if (is_wide_) w_.line(fmt::format("{} {}{}[{}];", c_type(dtype_of(i)), name, i, wide_));
+    open_wide();
+    w_.line(fmt::format("{}{} = {};", is_wide_ ? "" : fmt::format("{} ", c_type(dtype_of(i))), named(name, i),
+                        value));
+    close_wide();
+  }
+
+  // Where a chunk's part of a reduction is.
+  std::string chunk_sum(std::int32_t i, std::string_view chunk) const {
+    std::int64_t number = 0;
+    for (std::int32_t k = 0; k < i; ++k) number += graph_.node(k).op == Op::reduce ? 1 : 0;
+    const std::string row = is_wide_ ? fmt::format("unit * {} + j", wide_) : std::string("row");
+    return fmt::format("*(S_GLOBAL {}*)({} + 8 * (({} + (s_i64){}) * {} + {}))", c_type(dtype_of(i)), memory_,
+                       number * chunks_, chunk, row_count_, row);
+  }
+
+  // What all chunks of the row have together.
+  void read_chunks(std::int32_t i) {
+    declare("sum", i, identity(kind_of(i), dtype_of(i)));
+    open_wide();
+    w_.open(fmt::format("for (s_i32 c = part; c < {}; c += {})", chunks_, parts_));
+    w_.line(fmt::format("const {} of_chunk = {};", c_type(dtype_of(i)), chunk_sum(i, "c")));
+    w_.line(fmt::format("{} = {};", sum(i), combined(kind_of(i), dtype_of(i), sum(i), "of_chunk")));
+    w_.close();
+    close_wide();
+    combine_parts(i);
+    function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), sum(i)));
+  }
   bool has_total(std::int32_t node) const {
     return is_long_sum(kind_of(node), dtype_of(node), points_of_a_thread());
   }
@@ -104,20 +237,49 @@ class SimtRows {
   bool adjacent() const { return last_is_reduced_; }
 
   void lay_out() {
-    const std::int64_t useful = std::min<std::int64_t>(power_of_two(length_), kThreads);
-    if (adjacent()) {
-      // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it.
-      parts_ = useful <= kWarp ? useful : length_ <= 512 ? kWarp : kThreads;
-    } else {
-      slots_ = std::min(power_of_two(row_count_), kWarp);
-      parts_ = length_ < 8 ? 1 : std::min(useful, kThreads / slots_);
-    }
-    slots_ = kThreads / parts_;
+    adjacent() ? lay_out_points() : lay_out_rows();
+    slots_ = threads_ / parts_;
+    function_.set_threads(static_cast<int>(threads_));
+  }
+  bool is_large(std::int64_t threads) const {  // for a group
+    return threads > (dialect_ == Dialect::cuda ? kMostThreads : kThreads);
+  }
+  void lay_out_points() {
+    is_long_ = !inner_.sizes.empty() && inner_.sizes.back() % wide_ == 0 && chunk_length_ % wide_ == 0 &&
+               length_ >= kLeastLong;
+    // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it.
+    constexpr std::int64_t kMostOfAWarp = 512, kMostOfAGroup = 4096;
+    const bool is_short = chunk_length_ <= (is_long_ ? 2 * kMostOfAWarp : kMostOfAWarp);
+    parts_ = std::min(power_of_two(chunk_length_ / at_once()), is_short ? kWarp : std::int64_t{kThreads});
+    while (parts_ == threads_ && !is_large(2 * threads_) && is_long_ &&
+           chunk_length_ > threads_ / kThreads * kMostOfAGroup)
+      parts_ = threads_ *= 2;
+    if (form_.threads == 0) return;
+    // A row that needs a group has it whole, rows of warps have more of them.
+    if (parts_ == threads_)
+      parts_ = threads_ = std::min<std::int64_t>(power_of_two(chunk_length_ / at_once()), form_.threads);
+    else
+      threads_ = form_.threads;
+  }
+  void lay_out_rows() {
+    is_wide_ = outer_.sizes.back() % wide_ == 0 && row_count_ >= kLeastWide;
+    slots_ = std::min(power_of_two(units()), kWarp);
+    const std::int64_t useful = length_ < 8 ? 1 : power_of_two(chunk_length_);
+    // Few rows: a thread has a few points only, and neighbours still fill a line of memory.
+    constexpr std::int64_t kFewGroups = 128, kLine = 8, kFewPoints = 4;
+    if (is_wide_ && !is_cut())
+      while (slots_ > kLine && units() / slots_ < kFewGroups && useful * slots_ > kFewPoints * kThreads)
+        slots_ /= 2;
+    while (is_wide_ && !is_cut() && !is_large(2 * threads_) && useful * slots_ > kFewPoints * threads_)
+      threads_ *= 2;
+    if (form_.threads > 0) threads_ = form_.threads;
+    parts_ = std::min(useful, threads_ / slots_);
+    if (parts_ * slots_ < threads_) threads_ = std::max<std::int64_t>(parts_ * slots_, kThreads);
   }
 
   // Passes visit values from what they sum and store; a value that an earlier pass visited could be kept.
   void find_kept() {
-    if (length_ == 1 || parts_ == 0) return;
+    if (length_ == 1 || parts_ == 0 || is_wide_) return;
     std::set<std::int32_t> known;
     for (int stage = 1; stage <= last_stage_; ++stage) {
       std::set<std::int32_t> visited;
@@ -141,17 +303,14 @@ class SimtRows {
         if (is_keepable(graph_.node(i))) known.insert(i);
     }
     const std::int64_t points = points_of_a_thread();
-    std::int64_t words = 0, bytes = 0;
-    for (const std::int32_t i : kept_) {
-      const auto size = static_cast<std::int64_t>(size_of(dtype_of(i)));
-      words += std::max<std::int64_t>(size / 4, 1) * points;
-      bytes += std::max<std::int64_t>(size, 4) * points * kThreads;
-    }
-    in_registers_ = points <= kMostKept && words <= kMostRegisters;
-    if (!in_registers_ && bytes > kMostLocalBytes) kept_.clear();
+    std::int64_t words = 0;
     for (const std::int32_t i : kept_)
-      if (!in_registers_)
-        function_.declare(fmt::format("S_LOCAL {} kept{}[{}];", c_type(dtype_of(i)), i, points * kThreads));
+      words += std::max<std::int64_t>(static_cast<std::int64_t>(size_of(dtype_of(i))) / 4, 1) * points;
+    if (points > kMostKept || words > kMostRegisters) kept_.clear();
+    // Rows wait for each other's sums: others are to be read meanwhile.
+    constexpr std::int64_t kFewWords = 36, kBusyThreads = 1024;
+    if (dialect_ == Dialect::cuda && parts_ > kWarp && words <= kFewWords)
+      function_.set_resident(static_cast<int>(kBusyThreads / threads_));
   }
 
   static bool is_keepable(const ir::Node& node) {
@@ -164,8 +323,7 @@ class SimtRows {
     }
   }
   std::string kept(std::int32_t node) const {
-    return in_registers_ ? fmt::format("kept{}[k]", node)
-                         : fmt::format("kept{}[k * {} + S_LANE]", node, kThreads);
+    return fmt::format("kept{}[{}]", node, is_long_ ? fmt::format("k * {} + j", wide_) : std::string("k"));
   }
 
   std::vector<std::int32_t> reductions(int stage) const {
@@ -189,89 +347,179 @@ class SimtRows {
     const std::vector<std::size_t> outputs = full_outputs(stage);
     if (sums.empty() && outputs.empty()) return;
     const std::int64_t points = points_of_a_thread();
-    if (stage == 1 && in_registers_)
+    if (stage == 1)
       for (const std::int32_t i : kept_)
         w_.line(fmt::format("{} kept{}[{}];", c_type(dtype_of(i)), i, points));
     w_.line(fmt::format("// Pass {}.", stage));
-    for (const std::int32_t i : sums)
-      w_.line(fmt::format("{} sum{} = {};", c_type(dtype_of(i)), i, identity(kind_of(i), dtype_of(i))));
-    const bool in_runs = open_runs(sums, points);
-    if (in_registers_ && !kept_.empty()) w_.line("S_UNROLL");
+    for (const std::int32_t i : sums) declare("sum", i, identity(kind_of(i), dtype_of(i)));
+    const bool in_runs = open_runs(sums);
+    if (!kept_.empty())
+      w_.line("S_UNROLL");
+    else if (turns() > 1)
+      w_.line("S_UNROLL_SOME");
     w_.open(fmt::format("for (s_index k = {}; k < {}; ++k)", in_runs ? "run" : "0",
-                        in_runs ? "stop" : std::to_string(points)));
-    const bool tail = length_ % parts_ != 0;
-    w_.line(fmt::format("const s_index point = k * {} + part;", parts_));
-    if (tail) w_.open(fmt::format("if (point < {})", length_));
-    open_item(w_, inner_, "point");
-    body(sums, outputs);
+                        in_runs ? "stop" : std::to_string(turns())));
+    const std::int64_t units = chunk_length_ / at_once(), all_units = length_ / at_once();
+    const bool tail = chunks_ * units != all_units || units % parts_ != 0;
+    if (is_cut()) {
+      w_.line(fmt::format("const s_index along = k * {} + part, point = chunk * {} + along;", parts_, units));
+      if (tail) w_.open(fmt::format("if (along < {} && point < {})", units, all_units));
+    } else {
+      w_.line(fmt::format("const s_index point = k * {} + part;", parts_));
+      if (tail) w_.open(fmt::format("if (point < {})", all_units));
+    }
+    open_item(w_, is_long_ ? in_steps(inner_) : inner_, "point");
+    if (is_long_ && inner_.sizes.back() == wide_) w_.line("const s_index step = 0;");
+    is_wide_ || is_long_ ? wide_body(stage, sums, outputs) : body(sums, outputs);
     if (tail) w_.close();
     w_.close();
     if (in_runs) close_runs(sums);
     for (const std::int32_t i : sums) {
       combine_parts(i);
-      function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), fmt::format("sum{}", i)));
+      function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), sum(i)));
     }
   }
 
   // Opens the loop over runs where there are long sums; returns whether it did.
-  bool open_runs(const std::vector<std::int32_t>& sums, std::int64_t points) {
+  bool open_runs(const std::vector<std::int32_t>& sums) {
     bool any = false;
     for (const std::int32_t i : sums) {
       if (!has_total(i)) continue;
-      w_.line(fmt::format("{} total{} = 0;", c_type(dtype_of(i)), i));
+      declare("total", i, "0");
       any = true;
     }
     if (!any) return false;
-    w_.open(fmt::format("for (s_index run = 0; run < {}; run += {})", points, kRun));
-    w_.line(fmt::format("const s_index stop = run + {0} < {1} ? run + {0} : {1};", kRun, points));
+    const std::int64_t run = kRun / at_once();
+    w_.open(fmt::format("for (s_index run = 0; run < {}; run += {})", turns(), run));
+    w_.line(fmt::format("const s_index stop = run + {0} < {1} ? run + {0} : {1};", run, turns()));
     return true;
   }
   void close_runs(const std::vector<std::int32_t>& sums) {
-    for (const std::int32_t i : sums)
-      if (has_total(i)) end_run(w_, c_type(dtype_of(i)), fmt::format("total{}", i), fmt::format("sum{}", i));
+    for (const std::int32_t i : sums) {
+      if (!has_total(i)) continue;
+      open_wide();
+      end_run(w_, c_type(dtype_of(i)), named("total", i), sum(i));
+      close_wide();
+    }
     w_.close();
-    for (const std::int32_t i : sums)
-      if (has_total(i)) w_.line(fmt::format("sum{0} += total{0};", i));
+    for (const std::int32_t i : sums) {
+      if (!has_total(i)) continue;
+      open_wide();
+      w_.line(fmt::format("{} += {};", sum(i), named("total", i)));
+      close_wide();
+    }
+  }
+
+  // What a pass reads at neighbouring rows or points and can read at once.
+  std::vector<Elements::Load> wide_loads(int stage, const std::vector<std::int32_t>& sums,
+                                         const std::vector<std::size_t>& outputs) const {
+    Function trial(step_, "trial", dialect_);
+    Elements& elements = trial.elements();
+    for (int earlier = 1; earlier < stage; ++earlier)
+      for (const std::int32_t i : reductions(earlier)) elements.define({i, 0}, sum(i));
+    for (const std::int32_t i : stored_) elements.know_at({i, 0}, all_.point(), kept(i));
+    for (const std::int32_t i : sums) elements.value_at(graph_.node(i).operands[0], all_.point());
+    for (const std::size_t o : outputs) elements.bits_at(graph_.outputs()[o].value, all_.point());
+    const std::string& x = near_axis();
+    std::vector<Elements::Load> found;
+    std::set<std::pair<std::size_t, std::string>> seen;
+    for (const Elements::Load& load : elements.loads()) {
+      const auto& terms = load.place.terms();
+      const bool at_once = !load.conditional && load.place.factor(x) == 1 &&
+                           load.place.constant() % wide_ == 0 &&
+                           std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
+                             const bool known = std::find(all_.names.begin(), all_.names.end(), term.first) !=
+                                                all_.names.end();
+                             return known && (term.first == x || term.second.factor % wide_ == 0);
+                           });
+      if (at_once && seen.insert({load.input, load.place.to_string()}).second) found.push_back(load);
+    }
+    return found;
+  }
+
+  void wide_body(int stage, const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {
+    Elements& elements = function_.elements();
+    const std::string& x = near_axis();
+    const auto at_first = [&](const Index& place) {
+      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * wide_;
+    };
+    elements.push();
+    std::size_t next = 0;
+    for (const Elements::Load& load : wide_loads(stage, sums, outputs)) {
+      const std::string name = fmt::format("w{}", next++);
+      w_.line(fmt::format("{} {}[{}];", storage_type(graph_.input_type(load.input).dtype), name, wide_));
+      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, wide_), name, load.input,
+                          at_first(load.place).to_string()));
+      elements.read_from(load.input, load.place, name + "[j]");
+    }
+    for (const std::size_t o : outputs)
+      w_.line(fmt::format("{} result{}[{}];", storage_type(graph_.output_type(o).dtype), o, wide_));
+    open_near();
+    know_kept();
+    for (const std::int32_t i : sums) {
+      const std::string v = elements.value_at(graph_.node(i).operands[0], all_.point());
+      w_.line(fmt::format("{} = {};", sum(i), combined(kind_of(i), dtype_of(i), sum(i), v)));
+    }
+    for (const std::size_t o : outputs)
+      w_.line(fmt::format("result{}[j] = {};", o, elements.bits_at(graph_.outputs()[o].value, all_.point())));
+    keep();
+    close_near();
+    if (!outputs.empty() && guarded_) w_.open("if (active)");
+    for (const std::size_t o : outputs)
+      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, wide_), function_.output(o),
+                          at_first(all_.point()).to_string(), o));
+    if (!outputs.empty() && guarded_) w_.close();
+    elements.read_from_memory();
+    elements.pop();
   }
 
   void body(const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {
     Elements& elements = function_.elements();
     elements.push();
-    for (const std::int32_t i : kept_)
-      if (stored_.contains(i)) elements.know_at({i, 0}, all_.point(), kept(i));
+    know_kept();
     for (const std::int32_t i : sums) {
       const std::string v = elements.value_at(graph_.node(i).operands[0], all_.point());
       const std::string sum = fmt::format("sum{}", i);
       w_.line(fmt::format("{} = {};", sum, combined(kind_of(i), dtype_of(i), sum, v)));
     }
     store(outputs, all_.point(), "");
+    keep();
+    elements.pop();
+  }
+
+  void know_kept() {
+    for (const std::int32_t i : kept_)
+      if (stored_.contains(i)) function_.elements().know_at({i, 0}, all_.point(), kept(i));
+  }
+  void keep() {
+    Elements& elements = function_.elements();
     for (const std::int32_t i : kept_) {
       if (stored_.contains(i) || !elements.knows_at({i, 0}, all_.point())) continue;
       w_.line(fmt::format("{} = {};", kept(i), elements.value_at({i, 0}, all_.point())));
       stored_.insert(i);
     }
-    elements.pop();
   }
 
   // Computes the outputs at a point, then stores them: an output may lie where an input does.
   void store(const std::vector<std::size_t>& outputs, const Index& at, std::string condition) {
     if (outputs.empty()) return;
     Elements& elements = function_.elements();
+    open_wide();
     std::vector<std::string> values;
     for (const std::size_t i : outputs) values.push_back(elements.bits_at(graph_.outputs()[i].value, at));
-    if (parts_ == 1) condition.clear();
-    if (guarded_) condition = condition.empty() ? "active" : "active && " + condition;
+    condition = storing(std::move(condition));
     if (!condition.empty()) w_.open(fmt::format("if ({})", condition));
     for (std::size_t k = 0; k < outputs.size(); ++k)
       w_.line(fmt::format("{}[{}] = {};", function_.output(outputs[k]), at.to_string(), values[k]));
     if (!condition.empty()) w_.close();
+    close_wide();
   }
 
   // The lane primitive: every thread of a row learns what all of them together have in sum<i>.
   void combine_parts(std::int32_t i) {
     if (parts_ == 1) return;
     const DType dtype = dtype_of(i);
-    const std::string sum = fmt::format("sum{}", i);
+    const std::string sum = this->sum(i);
     const std::string_view type = c_type(dtype);
     const auto combine = [&](const std::string& with) {
       return fmt::format("{} = {};", sum, combined(kind_of(i), dtype, sum, with));
@@ -285,16 +533,18 @@ class SimtRows {
       w_.line(combine("other"));
       w_.close();
       if (parts_ <= kWarp) return;
-      const std::string warps = local_array(dtype, kThreads / kWarp);
+      const std::string warps = local_array(dtype, threads_ / kWarp);
       w_.line(fmt::format("if (S_LANE % {0} == 0) {1}[S_LANE / {0}] = {2};", kWarp, warps, sum));
       w_.line("S_BARRIER;");
       w_.line(fmt::format("{} = {}[0];", sum, warps));
-      w_.line(fmt::format("for (s_i32 d = 1; d < {}; ++d) {}", kThreads / kWarp, combine(warps + "[d]")));
+      w_.line(fmt::format("for (s_i32 d = 1; d < {}; ++d) {}", threads_ / kWarp, combine(warps + "[d]")));
       w_.line("S_BARRIER;");
       return;
     }
-    const std::string lanes = local_array(dtype, kThreads);
+    if (dialect_ == Dialect::cuda && slots_ <= kWarp) return combine_warps(i);
+    const std::string lanes = local_array(dtype, threads_);
     const std::int64_t stride = adjacent() ? 1 : slots_;
+    open_wide();
     w_.line(fmt::format("{}[S_LANE] = {};", lanes, sum));
     w_.line("S_BARRIER;");
     w_.open(fmt::format("for (s_i32 d = {}; d > 0; d /= 2)", parts_ / 2));
@@ -306,6 +556,48 @@ class SimtRows {
     w_.line("S_BARRIER;");
     w_.close();
     w_.line(fmt::format("{} = {}[S_LANE - part * {}];", sum, lanes, stride));
+    w_.line("S_BARRIER;");
+    close_wide();
+  }
+
+  // Neighbouring threads have neighbouring rows: what the warps have is put side by side, and one thread per
+  // row adds it up.
+  void combine_warps(std::int32_t i) {
+    const DType dtype = dtype_of(i);
+    const std::string_view type = c_type(dtype),
+                           wide = size_of(dtype) < 4 && !is_float(dtype) ? "s_i32" : type;
+    const std::string sum = this->sum(i);
+    const std::int64_t warps = threads_ / kWarp, rows = slots_ * (is_wide_ ? wide_ : 1);
+    const auto combine = [&](const std::string& with) {
+      return fmt::format("{} = {};", sum, combined(kind_of(i), dtype, sum, with));
+    };
+    if (slots_ < kWarp) {
+      open_wide();
+      w_.open(fmt::format("for (s_i32 d = {}; d >= {}; d /= 2)", kWarp / 2, slots_));
+      w_.line(
+          fmt::format("const {0} other = ({0})__shfl_xor_sync(0xffffffffu, ({1}){2}, d);", type, wide, sum));
+      w_.line(combine("other"));
+      w_.close();
+      close_wide();
+    }
+    const std::string lanes = local_array(dtype, warps * rows);
+    const std::string row = is_wide_ ? fmt::format("slot * {} + j", wide_) : std::string("slot");
+    w_.open(fmt::format("if (S_LANE % {} < {})", kWarp, slots_));
+    open_wide();
+    w_.line(fmt::format("{}[S_LANE / {} * {} + {}] = {};", lanes, kWarp, rows, row, sum));
+    close_wide();
+    w_.close();
+    w_.line("S_BARRIER;");
+    w_.open(fmt::format("if (S_LANE < {})", rows));
+    w_.line(fmt::format("{} all = {}[S_LANE];", type, lanes));
+    w_.line(fmt::format("for (s_i32 d = 1; d < {}; ++d) all = {};", warps,
+                        combined(kind_of(i), dtype, "all", fmt::format("{}[d * {} + S_LANE]", lanes, rows))));
+    w_.line(fmt::format("{}[S_LANE] = all;", lanes));
+    w_.close();
+    w_.line("S_BARRIER;");
+    open_wide();
+    w_.line(fmt::format("{} = {}[{}];", sum, lanes, row));
+    close_wide();
     w_.line("S_BARRIER;");
   }
 
@@ -333,6 +625,9 @@ class SimtRows {
     return function_.finish(row_count_);
   }
 
+  const lower::Step& step_;
+  const Form form_;
+  const std::int64_t wide_;  // neighbours of a thread, where it has several
   const ir::Graph& graph_;
   const Dialect dialect_;
   Function function_;
@@ -340,19 +635,33 @@ class SimtRows {
   const std::vector<int> stages_;
   int last_stage_ = 1;
   std::int64_t full_count_, row_count_, length_ = 1;
+  std::int64_t chunks_ = 1, chunk_length_ = 1;
+  std::string memory_;         // of what chunks know
   Loops all_, outer_, inner_;  // outer: the kept axes, inner: the reduced ones
   bool last_is_reduced_ = true;
   std::vector<std::size_t> full_, rows_;  // outputs
-  std::int64_t slots_ = 1, parts_ = 1;
-  bool guarded_ = false, in_registers_ = false;
+  std::int64_t slots_ = 1, parts_ = 1, threads_ = kThreads;
+  bool is_wide_ = false, is_long_ = false;  // a thread has neighbouring rows, or points
+  bool guarded_ = false;
   std::set<std::int32_t> kept_, stored_;  // values a later pass needs again; those that are there
   std::set<std::string> local_;
 };
 
 }  // namespace
 
-Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
-  return SimtRows(step, name, dialect).make();
+Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialect dialect, const Form& form) {
+  return SimtRows(step, name, dialect, form).make();
+}
+
+std::vector<Kernel> simt_cut_rows_kernels(const lower::Step& step, const std::string& name, Dialect dialect,
+                                          const Form& form) {
+  std::vector<Kernel> all;
+  const SimtRows whole(step, name, dialect, form, step.chunks);
+  for (int stage = 1; stage <= whole.passes() + 1; ++stage)
+    if (whole.has_work(stage))
+      all.push_back(
+          SimtRows(step, fmt::format("{}_pass{}", name, stage), dialect, form, step.chunks).make_cut(stage));
+  return all;
 }
 
 }  // namespace systole::codegen

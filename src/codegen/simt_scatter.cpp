@@ -10,8 +10,12 @@ namespace systole::codegen {
 
 namespace {
 
-constexpr std::int64_t kManyThreads = 4096;  // keep a device busy
-constexpr std::int64_t kMostParts = 32;      // all updates are looked at once in every part
+// Threads that keep a device busy, and parts, in each of which all updates are looked at once: a GPU does
+// that at no cost while it waits for memory.
+struct Width {
+  std::int64_t threads, parts;
+};
+constexpr Width kOfDevices{4096, 32}, kOfGpus{65536, 128};
 
 bool contains(const Ints& axes, std::size_t axis) {
   return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(axis)) != axes.end();
@@ -37,8 +41,9 @@ class SimtScatter : public SpecialKernel {
 
   Kernel make() {
     const std::int64_t lines = std::max<std::int64_t>(count(lines_), 1), places = count(places_);
-    const std::int64_t wanted = std::max<std::int64_t>(kManyThreads / lines, 1);
-    parts_ = std::max<std::int64_t>(std::min({wanted, kMostParts, places}), 1);
+    const Width width = dialect_ == Dialect::cuda ? kOfGpus : kOfDevices;
+    const std::int64_t wanted = std::max<std::int64_t>(width.threads / lines, 1);
+    parts_ = std::max<std::int64_t>(std::min({wanted, width.parts, places}), 1);
     open_items();
     w_.line(fmt::format("const s_index part = item / {0}, line = item % {0};", lines));
     open_item(w_, lines_, "line");

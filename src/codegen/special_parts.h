@@ -14,7 +14,8 @@ class SpecialKernel {
   SpecialKernel(const lower::Step& step, const std::string& name, Dialect dialect)
       : graph_(step.region.graph),
         node_(graph_.node(step.region.anchor)),
-        function_(graph_, name, dialect),
+        dialect_(dialect),
+        function_(step, name, dialect),
         w_(function_.writer()) {}
 
  protected:
@@ -51,6 +52,7 @@ class SpecialKernel {
 
   const ir::Graph& graph_;
   const ir::Node& node_;
+  const Dialect dialect_;
   Function function_;
   Writer& w_;
 };

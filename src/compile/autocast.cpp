@@ -44,9 +44,12 @@ enum class Precision { low, full, norm, following, as_it_is };
 struct CompositePrecision {
   std::string_view name;
   Precision precision;
+  std::size_t full_operand = kNone;  // of a low one: the operand that stays f32, as it was given
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 };
 constexpr CompositePrecision kComposites[] = {
     {"attention", Precision::low},
+    {"attention_grad", Precision::low, 4},
     {"avg_pool", Precision::following},
     {"batch_norm_grad", Precision::full},
     {"batch_norm_inference", Precision::norm},
@@ -55,12 +58,15 @@ constexpr CompositePrecision kComposites[] = {
     {"conv_weight_grad", Precision::low},
     {"cross_entropy", Precision::full},
     {"embedding", Precision::following},
+    {kFullPrecision, Precision::full},
     {"gelu", Precision::following},
     {"gru", Precision::low},
+    {"gru_grad", Precision::low},
     {"layer_norm", Precision::norm},
     {"layer_norm_grad", Precision::full},
     {"log_softmax", Precision::full},
     {"lstm", Precision::low},
+    {"lstm_grad", Precision::low},
     {"max_pool", Precision::following},
     {"softmax", Precision::full},
     {ir::kStopGradient, Precision::following},
@@ -93,11 +99,11 @@ Precision for_elementwise(Op op) {
   }
 }
 
-Precision for_composite(const Node& node) {
+CompositePrecision for_composite(const Node& node) {
   const std::string& name = node.as<ir::CompositeAttrs>().name;
   const auto* found = std::find_if(std::begin(kComposites), std::end(kComposites),
                                    [&](const CompositePrecision& c) { return c.name == name; });
-  return found == std::end(kComposites) ? Precision::as_it_is : found->precision;
+  return found == std::end(kComposites) ? CompositePrecision{name, Precision::as_it_is} : *found;
 }
 
 Precision precision_of(const Node& node) {
@@ -109,7 +115,8 @@ Precision precision_of(const Node& node) {
     case OpClass::reduction: return for_reduction(node);
     case OpClass::contraction:
       return node.op == Op::dot_general || node.op == Op::convolution ? Precision::low : Precision::full;
-    case OpClass::control: return node.op == Op::composite ? for_composite(node) : Precision::as_it_is;
+    case OpClass::control:
+      return node.op == Op::composite ? for_composite(node).precision : Precision::as_it_is;
     default: return Precision::as_it_is;
   }
 }
@@ -186,10 +193,13 @@ class Autocast {
     return operands;
   }
 
-  Values in_low(const Node& node) {
+  Values in_low(const Node& node, std::size_t but = CompositePrecision::kNone) {
     Values operands;
-    for (ir::ValueId v : node.operands)
-      operands.push_back(old_.type(v).dtype == DType::f32 ? as(find(v), low_) : find(v));
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      const ir::ValueId v = node.operands[i];
+      const DType dtype = old_.type(v).dtype;
+      operands.push_back(as(find(v), dtype == DType::f32 && i != but ? low_ : dtype));
+    }
     return operands;
   }
 
@@ -225,7 +235,7 @@ class Autocast {
   }
 
   Values contracted(const Node& node) {
-    if (node.op == Op::composite) return rebuilt(node, in_low(node));
+    if (node.op == Op::composite) return rebuilt(node, in_low(node, for_composite(node).full_operand));
     if (!all_f32(node)) return rebuilt(node, in_full(node));
     Node changed = node;  // the result's dtype is the operands' own
     if (node.op == Op::dot_general)

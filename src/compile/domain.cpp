@@ -60,6 +60,16 @@ std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::Broadc
   return std::nullopt;
 }
 
+std::int64_t row_chunks(const Domain& domain) {
+  constexpr std::int64_t kGroups = 512, kManyPoints = 4096;
+  const std::int64_t rows = domain.row_count(), points = rows > 0 ? domain.full_count() / rows : 0;
+  if (domain.axes.empty() || points < kManyPoints) return 1;
+  const bool has_whole_rows = domain.axes.back().reduced;  // a group: of neighbours otherwise
+  const std::int64_t neighbours = has_whole_rows ? 1 : 128, least = has_whole_rows ? 1024 : 64;
+  const std::int64_t groups = (rows + neighbours - 1) / neighbours;
+  return std::max<std::int64_t>(std::min(kGroups / groups, points / least), 1);
+}
+
 std::vector<int> stages(const ir::Graph& region) {
   std::vector<int> stage(static_cast<std::size_t>(region.size()), 1);
   for (std::int32_t i = 0; i < region.size(); ++i)

@@ -30,7 +30,7 @@ class Fuser {
       : graph_(graph),
         target_(target),
         limits_(target.limits()),
-        groups_(graph),
+        groups_(graph, target),
         levels_(at(graph.size()), Level::flat),
         inlined_cost_(at(graph.size()), 0) {}
 
@@ -302,8 +302,7 @@ class Fuser {
     offered.inlined = inlined_by(nodes);
     offered.nodes = std::move(nodes);
     offered.anchor = part.anchor;
-    std::vector<Claim> claims =
-        target_.offers(region_of(graph_, offered, std::vector<bool>(at(graph_.size()), true)).region);
+    std::vector<Claim> claims = target_.offers(region_of(graph_, offered, read_outside(offered)).region);
     std::stable_sort(claims.begin(), claims.end(),
                      [](const Claim& a, const Claim& b) { return a.rank < b.rank; });
     for (Claim& each : claims) {
@@ -315,6 +314,21 @@ class Fuser {
       refusals_.push_back({std::string(op_name(part.anchor)), std::move(each.reason)});
     }
     return false;
+  }
+
+  // Of the group's nodes those that others read or that leave the graph.
+  std::vector<bool> read_outside(const Group& group) const {
+    std::vector<bool> wanted(at(graph_.size()), false);
+    std::set<std::int32_t> readers;
+    for (const std::int32_t i : group.nodes) {
+      wanted[at(i)] = groups_.is_output(i);
+      const std::set<std::int32_t>& all = groups_[groups_.of(i)].readers;
+      readers.insert(all.begin(), all.end());
+    }
+    for (const std::int32_t reader : readers)
+      if (!std::binary_search(group.nodes.begin(), group.nodes.end(), reader))
+        for (const Link& link : groups_.sources(reader)) wanted[at(link.source)] = true;
+    return wanted;
   }
 
   // Maps whose results only leave the graph share kernels: an optimiser's updates of many tensors.

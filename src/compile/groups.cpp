@@ -17,8 +17,10 @@ GroupKind first_kind(const ir::Node& node) {
 
 }  // namespace
 
-Groups::Groups(const ir::Graph& graph)
-    : links_(find_links(graph)), is_output_(at(graph.size()), false), group_of_(at(graph.size()), -1) {
+Groups::Groups(const ir::Graph& graph, const Target& target)
+    : links_(find_links(graph, target)),
+      is_output_(at(graph.size()), false),
+      group_of_(at(graph.size()), -1) {
   for (const ir::Output& output : graph.outputs()) is_output_[at(output.value.node)] = true;
   for (std::int32_t i = 0; i < graph.size(); ++i) {
     if (!is_computed(i)) continue;

@@ -25,7 +25,7 @@ class Groups {
   };
 
   // A group for every node that is computed.
-  explicit Groups(const ir::Graph& graph);
+  Groups(const ir::Graph& graph, const Target& target);
 
   Role role(std::int32_t node) const { return links_.roles[at(node)]; }
   const std::vector<Link>& sources(std::int32_t node) const { return links_.sources[at(node)]; }

@@ -44,8 +44,8 @@ Role first_role(const ir::Node& node) {
 
 class Finder {
  public:
-  explicit Finder(const ir::Graph& graph)
-      : graph_(graph), through_(at(graph.size())), lengths_(at(graph.size()), 0) {}
+  Finder(const ir::Graph& graph, const Target& target)
+      : graph_(graph), target_(target), through_(at(graph.size())), lengths_(at(graph.size()), 0) {}
 
   Links run() {
     links_.sources.resize(through_.size());
@@ -75,8 +75,8 @@ class Finder {
     for (const ir::Output& output : graph_.outputs()) store(output.value.node);
     for (std::int32_t i = 0; i < graph_.size(); ++i)
       if (role(i) == Role::alone)
-        for (const ir::ValueId v : graph_.node(i).operands)
-          if (!is_read_through(graph_.node(i), v)) store(v.node);
+        for (std::size_t k = 0; k < graph_.node(i).operands.size(); ++k)
+          if (!is_read_through(graph_.node(i), k)) store(graph_.node(i).operands[k].node);
   }
 
   // Movement of movement is written out once per way it is read: what would get too long is stored.
@@ -91,12 +91,14 @@ class Finder {
     lengths_[at(i)] = length;
   }
 
-  // A contraction reads what was only moved where it lies.
-  bool is_read_through(const ir::Node& reader, ir::ValueId v) {
-    if (reader.op != Op::dot_general && reader.op != Op::convolution) return false;
-    const auto view = strided(graph_, v, [&](std::int32_t i) { return role(i) != Role::inlined; });
-    if (!view) return false;
-    return reader.op == Op::dot_general || std::all_of(view->axes.begin(), view->axes.end(),
+  // A contraction reads what was only moved where it lies; a composite that is claimed may.
+  bool is_read_through(const ir::Node& reader, std::size_t operand) {
+    if (reader.op != Op::dot_general && reader.op != Op::convolution && reader.op != Op::composite)
+      return false;
+    const auto view =
+        strided(graph_, reader.operands[operand], [&](std::int32_t i) { return role(i) != Role::inlined; });
+    if (!view || !target_.reads_moved(reader, operand, *view)) return false;
+    return reader.op != Op::convolution || std::all_of(view->axes.begin(), view->axes.end(),
                                                        [](const auto& pieces) { return pieces.size() <= 1; });
   }
 
@@ -129,6 +131,7 @@ class Finder {
   }
 
   const ir::Graph& graph_;
+  const Target& target_;
   std::vector<std::vector<Link>> through_;  // of inlined nodes
   std::vector<int> lengths_;                // of inlined nodes: movement that an element goes through
   Links links_;
@@ -175,6 +178,6 @@ int element_cost(const ir::Node& node) {
   }
 }
 
-Links find_links(const ir::Graph& graph) { return Finder(graph).run(); }
+Links find_links(const ir::Graph& graph, const Target& target) { return Finder(graph, target).run(); }
 
 }  // namespace systole::lower

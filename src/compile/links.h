@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compile/domain.h"
+#include "compile/target.h"
 #include "systole/ir/graph.h"
 
 namespace systole::lower {
@@ -36,7 +37,7 @@ struct Links {
       sources;  // by node that is not inlined: what it reads, no source twice alike
 };
 
-Links find_links(const ir::Graph& graph);
+Links find_links(const ir::Graph& graph, const Target& target);
 
 // Work of one element, in additions.
 int element_cost(const ir::Node& node);

@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "compile/in_place.h"
 #include "compile/program.h"
+#include "compile/recompute.h"
 #include "compile/verifying.h"
 #include "compile/widen.h"
 #include "systole/base/error.h"
@@ -38,13 +42,25 @@ ir::Graph carried(const ir::Graph& body, std::int64_t carries) {
   return out;
 }
 
+// What a body is given and gives may be slices of larger arrays, one after the other.
+void find_unaligned(Program& body) {
+  constexpr std::int64_t kAligned = 16;
+  const auto is_slice = [&](BufferId b) {
+    const BufferInfo& memory = body.buffers[static_cast<std::size_t>(body.memory_of(b))];
+    return (memory.role == BufferInfo::Role::input || memory.role == BufferInfo::Role::output) &&
+           memory.bytes % kAligned != 0;
+  };
+  for (Step& step : body.steps)
+    step.is_aligned = !std::any_of(step.inputs.begin(), step.inputs.end(), is_slice) &&
+                      !std::any_of(step.outputs.begin(), step.outputs.end(), is_slice);
+}
+
 class Lowering {
  public:
   Lowering(const ir::Graph& graph, const Target& target) : graph_(graph), target_(target) {}
 
-  Program run() {
+  Program run(Fusion fusion) {
     program_.name = graph_.name();
-    Fusion fusion = fuse(graph_, target_);
     program_.refusals = std::move(fusion.refusals);
     for (std::size_t i = 0; i < graph_.inputs().size(); ++i) {
       const ValueId value{graph_.inputs()[i], 0};
@@ -60,7 +76,7 @@ class Lowering {
     find_lifetimes();
     work_in_place();
     find_lifetimes();
-    plan_memory(program_);
+    plan_memory(program_, target_.limits().room);
     return std::move(program_);
   }
 
@@ -130,8 +146,18 @@ class Lowering {
       case GroupKind::control: control(step, graph_.node(group.anchor)); break;
       default: step.kind = StepKind::kernel; break;
     }
+    if (group.kind == GroupKind::rows && target_.limits().cuts_rows) cut_rows(step, group);
     step.region = std::move(region.region);
     program_.steps.push_back(std::move(step));
+  }
+
+  // What the parts of a row know goes through memory.
+  void cut_rows(Step& step, const Group& group) {
+    step.chunks = row_chunks(*group.domain);
+    if (step.chunks == 1) return;
+    const auto sums = std::count_if(group.nodes.begin(), group.nodes.end(),
+                                    [&](std::int32_t i) { return graph_.node(i).op == Op::reduce; });
+    step.workspace = scratch(8 * step.chunks * group.domain->row_count() * sums);
   }
 
   // What a kernel for the primitive wants beside operands and results: two lists of i32 to sort with, one for
@@ -165,7 +191,9 @@ class Lowering {
 
   void control(Step& step, const ir::Node& node) {
     const auto sub = [&](const ir::Graph& graph) {
-      step.programs.push_back(std::make_shared<const Program>(make_program(graph, target_)));
+      Program program = make_program(graph, target_);
+      find_unaligned(program);
+      step.programs.push_back(std::make_shared<const Program>(std::move(program)));
     };
     switch (node.op) {
       case Op::scan: {
@@ -313,9 +341,18 @@ class Lowering {
   std::set<std::pair<BufferId, std::size_t>> taken_;  // memory that a step gave to one of its outputs
 };
 
+void find_overwritten(Program& program) {
+  for (Step& step : program.steps)
+    for (const BufferId input : step.inputs)
+      step.overwritten.push_back(std::any_of(step.outputs.begin(), step.outputs.end(), [&](BufferId output) {
+        return program.memory_of(output) == program.memory_of(input);
+      }));
+}
+
 }  // namespace
 
 ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) {
+  std::set<std::string> told;
   const auto is_claimed = [&](const ir::Node& node) {
     Region region;
     ir::Values operands;
@@ -325,14 +362,22 @@ ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) 
     for (const ir::Value& result : results) region.graph.output(result);
     region.anchor = results[0].id().node;
     const std::vector<Claim> claims = target.offers(region);
+    // Its formula tells nothing of it any more, so this is where to say why.
+    for (const Claim& claim : claims)
+      if (!claim && log_enabled(LogLevel::info) && told.insert(claim.reason).second)
+        log(LogLevel::info, fmt::format("{}: {}", target.name(), claim.reason));
     return std::any_of(claims.begin(), claims.end(), [](const Claim& claim) { return bool(claim); });
   };
   ir::Graph made = widened(passes::inline_composites_except(graph, is_claimed));
-  return optimize ? passes::run_passes(std::move(made), passes::kernel_passes()) : made;
+  return optimize ? target.adapted(passes::run_passes(std::move(made), passes::kernel_passes())) : made;
 }
 
 Program make_program(const ir::Graph& graph, const Target& target) {
-  Program program = Lowering(graph, target).run();
+  Fusion fusion = fuse(graph, target);
+  const std::optional<ir::Graph> thrifty = recomputed(graph, fusion);
+  Program program = thrifty ? Lowering(*thrifty, target).run(fuse(*thrifty, target))
+                            : Lowering(graph, target).run(std::move(fusion));
+  find_overwritten(program);
   if (passes::verify_wanted()) verify(program);
   return program;
 }

@@ -1,5 +1,6 @@
 // Places in the arena: the largest buffers first, each at the lowest place that no buffer needed at the same
-// time touches.
+// time touches. Where there is room none touch: steps that could run beside each other then do not wait for
+// memory.
 
 #include <algorithm>
 #include <utility>
@@ -17,7 +18,7 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAl
 
 }  // namespace
 
-void plan_memory(Program& program) {
+void plan_memory(Program& program, std::int64_t room) {
   std::vector<BufferInfo*> open;
   for (BufferInfo& b : program.buffers)
     if (b.role == BufferInfo::Role::temporary && b.shares < 0 && b.first >= 0) open.push_back(&b);
@@ -25,10 +26,13 @@ void plan_memory(Program& program) {
                    [](const BufferInfo* a, const BufferInfo* b) { return a->bytes > b->bytes; });
   std::vector<BufferInfo*> placed;
   program.arena_bytes = 0;
+  std::int64_t all = 0;
+  for (const BufferInfo* b : open) all += aligned(b->bytes);
+  const bool is_roomy = all <= room;
   for (BufferInfo* b : open) {
     std::vector<std::pair<std::int64_t, std::int64_t>> used;
     for (const BufferInfo* other : placed)
-      if (other->first <= b->last && b->first <= other->last)
+      if (is_roomy || (other->first <= b->last && b->first <= other->last))
         used.emplace_back(other->offset, other->offset + aligned(other->bytes));
     std::sort(used.begin(), used.end());
     std::int64_t at = 0;

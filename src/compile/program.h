@@ -44,6 +44,9 @@ struct Step {
   std::string implementation;                            // of library steps
   BufferId workspace = -1;                               // scratch memory: a library's, or a loop's own arena
   std::vector<std::shared_ptr<const Program>> programs;  // bodies, conditions, branches
+  std::int64_t chunks = 1;                               // of rows: parts that each is cut into
+  std::vector<bool> overwritten;                         // by input: whether an output lies in its memory
+  bool is_aligned = true;                                // all it reads and writes begins at 16 bytes
   std::int64_t length = 0;                               // of scan
   std::int32_t carries = 0;  // of scan and loop: the first outputs, which hold the carries all along
   bool reverse = false;      // of scan
@@ -75,8 +78,9 @@ std::string to_string(const Program& program, bool regions = false);
 // are needed at one time, or a place outside the arena.
 void verify(const Program& program);
 
-// Gives temporaries their places: those needed at one time never overlap. Sets arena_bytes.
-void plan_memory(Program& program);
+// Gives temporaries their places: those needed at one time never overlap, and none do when all together need
+// no more than `room`. Sets arena_bytes.
+void plan_memory(Program& program, std::int64_t room = 0);
 
 // A graph as make_program takes it: composites inlined but those that the Target claims and, if asked, the
 // passes for kernels run.

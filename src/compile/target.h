@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compile/strided.h"
 #include "systole/ir/graph.h"
 
 namespace systole::lower {
@@ -32,10 +33,12 @@ struct Claim {
 };
 
 struct KernelLimits {
-  int nodes = 256;       // in one generated kernel
-  int buffers = 64;      // that it reads or writes
-  int stages = 6;        // passes over a row
-  int inlined_cost = 8;  // of work that is done again where it is read in another order
+  int nodes = 256;         // in one generated kernel
+  int buffers = 64;        // that it reads or writes
+  int stages = 6;          // passes over a row
+  int inlined_cost = 8;    // of work that is done again where it is read in another order
+  bool cuts_rows = false;  // few long rows are shared out to many groups of threads, in several launches
+  std::int64_t room = 0;   // bytes up to which temporaries have memory of their own
 };
 
 class Target {
@@ -47,6 +50,13 @@ class Target {
   // Whether a generated kernel of the anchor may carry elementwise work on its result; the reason if not.
   virtual std::string epilogue_refusal(const ir::Graph&, std::int32_t /*anchor*/) const { return {}; }
   virtual KernelLimits limits() const { return {}; }
+  // The graph as the libraries want it, after the passes: the order of a kernel's axes, say.
+  virtual ir::Graph adapted(const ir::Graph& graph) const { return graph; }
+  // Whether a contraction or a claimed composite reads an operand that was only moved where it lies, or has
+  // it put in order first.
+  virtual bool reads_moved(const ir::Node& reader, std::size_t /*operand*/, const Strided&) const {
+    return reader.op != ir::Op::composite;
+  }
 };
 
 }  // namespace systole::lower

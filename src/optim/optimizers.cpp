@@ -101,6 +101,28 @@ void Optimizer::update(std::span<const Tensor> grads) {
   }
 }
 
+void Optimizer::update(std::span<const Tensor> grads, const Tensor& apply) {
+  const Type wanted{DType::boolean, {}};
+  if (const Type& type = recording::checked(apply, name_).type; type != wanted)
+    refuse(name_, "whether to update", wanted.to_string(), type.to_string());
+  std::vector<std::pair<Variable, Tensor>> before;
+  for (const Parameters* list : {&parameters_, &state_})
+    for (const Variable& v : list->variables()) before.emplace_back(v, v.value());
+  const auto chosen = [&](const Tensor& a, const Tensor& b) {
+    return recording::built({apply, a, b}, [](const Values& v) { return ops::select(v[0], v[1], v[2]); });
+  };
+  // What follows is computed after `apply` is known, so that nothing of it waits in memory for the choice.
+  std::vector<Tensor> masked;
+  for (const Tensor& grad : grads) {
+    recording::checked(grad, name_);
+    masked.push_back(chosen(grad, recording::constant_like(grad, 0)));
+  }
+  update(masked);
+  for (auto& [variable, old] : before)
+    if (const Tensor now = variable; now.record().get() != old.record().get())
+      variable.assign(chosen(now, old));
+}
+
 SGD::SGD(Parameters parameters, SGDOptions options)
     : Optimizer("sgd", std::move(parameters), options.lr), options_(options) {
   check_number("sgd", "lr", options.lr, 0, kInfinity);

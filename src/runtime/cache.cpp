@@ -36,6 +36,7 @@ std::uint64_t key_of(const ir::Graph& graph, const DeviceName& device, const Com
   hasher.add(std::string_view(device.to_string()));
   hasher.add(options.optimize);
   hasher.add(static_cast<std::uint64_t>(options.math));
+  hasher.add(options.deterministic);
   return hasher.result();
 }
 

@@ -1,6 +1,7 @@
 // CompiledGraph: arguments checked, symbols bound, sessions lent out, values moved to the device and back.
 
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <mutex>
 
@@ -132,6 +133,17 @@ runtime::Math runtime::default_math() {
   if (text == "tf32") return Math::tf32;
   throw Error(ErrorKind::kInvalidArgument, kVariable, "no such arithmetic", "f32 or tf32", text);
 }
+
+namespace {
+std::atomic<int> deterministic = -1;  // not set
+}
+
+bool runtime::is_deterministic() {
+  const int set = deterministic.load(std::memory_order_relaxed);
+  return set >= 0 ? set == 1 : env::flag("SYSTOLE_DETERMINISTIC");
+}
+
+void set_deterministic(bool on) { deterministic.store(on ? 1 : 0, std::memory_order_relaxed); }
 
 struct CompiledGraph::State {
   ir::Graph graph;

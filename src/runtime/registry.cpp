@@ -142,10 +142,14 @@ ResolvedDevice resolve(const DeviceName& name) {
   }
   const bool exists = std::any_of(devices.begin(), devices.end(),
                                   [&](const DeviceInfo& d) { return d.name.ordinal == name.ordinal; });
-  if (!exists)
+  if (!exists) {
+    std::string there;
+    for (const DeviceInfo& d : devices) there += (there.empty() ? "" : ", ") + d.name.to_string();
+    const std::string reason = found.unavailable_reason();  // of others that cannot be used
     throw Error(ErrorKind::kNotFound, fmt::format("device \"{}\"", name.to_string()),
-                "no device of that number", fmt::format("a number below {}", devices.size()),
-                std::to_string(name.ordinal));
+                "no device of that number" + (reason.empty() ? "" : " can be used: " + reason),
+                (devices.size() == 1 ? "" : "one of ") + there, std::to_string(name.ordinal));
+  }
   return {&found, name};
 }
 

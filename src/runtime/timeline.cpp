@@ -17,11 +17,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/env.h"
 #include "base/log.h"
@@ -34,6 +37,7 @@ std::atomic<State> state{State::unknown};
 namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 16;
+constexpr std::int64_t kFirstRow = std::int64_t{1} << 24;  // above the numbers of threads
 constexpr std::string_view kHead = R"({"displayTimeUnit":"ms","traceEvents":[)", kEnd = "\n]}\n";
 
 // Bytes of the UTF-8 character that `text` begins with; 0 when it is none. JSON takes nothing else.
@@ -85,11 +89,14 @@ struct Writer {
   std::int64_t begin = 0;        // of the timeline
   std::uint64_t generation = 0;  // files so far: each names its threads anew
   bool first = true;
+  std::map<std::string, std::int64_t, std::less<>> rows;  // that are no threads, with their numbers
+  std::vector<void (*)()> givers;
 
   void open(const std::string& wanted);
   void close();
   void flush();
   void add(std::string_view event);
+  void add_name(std::int64_t row, std::string_view words);
 };
 
 // Never destroyed: threads may record until the very end.
@@ -126,6 +133,7 @@ void Writer::open(const std::string& wanted) {
   first = true;
   block = kHead;
   begin = now();
+  rows.clear();
   ++generation;
   std::string process =
       fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"tid":{0},"args":{{"name":)", ::getpid());
@@ -143,6 +151,13 @@ void Writer::add(std::string_view event) {
   block += event;
   first = false;
   if (block.size() >= kBlock) flush();
+}
+
+void Writer::add_name(std::int64_t row, std::string_view words) {
+  std::string line =
+      fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":)", ::getpid(), row);
+  append_quoted(line, words);
+  add(line + "}}");
 }
 
 void Writer::flush() {
@@ -188,6 +203,9 @@ void with_writer(const Work& work) {
 
 void stop_now() {
   if (state.load(std::memory_order_relaxed) != State::on) return;
+  std::vector<void (*)()> givers;  // they record, so not under the lock
+  with_writer([&](Writer& w) { givers = w.givers; });
+  for (void (*const give)() : givers) give();
   with_writer([](Writer& w) {
     if (w.file < 0) return;
     w.flush();
@@ -213,6 +231,25 @@ void start_now(const std::string& path) {
   const std::lock_guard lock(w.mutex);
   w.open(path);
   state.store(State::on, std::memory_order_relaxed);
+}
+
+// A span, on the row whose number `row_of` tells and names where it is new.
+template <class RowOf>
+void record_span(std::string_view category, std::string_view name, std::int64_t begin, std::int64_t end,
+                 std::string_view details, const RowOf& row_of) {
+  std::string event = R"({"ph":"X","cat":)";
+  append_quoted(event, category);
+  event += R"(,"name":)";
+  append_quoted(event, name);
+  with_writer([&](Writer& w) {
+    if (w.file < 0) return;
+    const std::int64_t row = row_of(w);
+    if (w.file < 0) return;  // its name was too much for the disk
+    fmt::format_to(std::back_inserter(event), R"(,"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})", ::getpid(),
+                   row, static_cast<double>(begin - w.begin) / 1e3, static_cast<double>(end - begin) / 1e3);
+    if (!details.empty()) fmt::format_to(std::back_inserter(event), R"(,"args":{})", details);
+    w.add(event + "}");
+  });
 }
 
 }  // namespace
@@ -259,29 +296,33 @@ std::string details(std::initializer_list<Detail> pairs) {
 void record(std::string_view category, std::string_view name, std::int64_t begin, std::int64_t end,
             std::string_view details) {
   if (state.load(std::memory_order_relaxed) != State::on) return;
-  thread_local std::uint64_t named = 0;  // the generation that knows this thread's name
-  const std::int64_t thread = thread_number();
-  const auto process = static_cast<std::int64_t>(::getpid());
-  std::string event = R"({"ph":"X","cat":)";
-  append_quoted(event, category);
-  event += R"(,"name":)";
-  append_quoted(event, name);
-  with_writer([&](Writer& w) {
-    if (w.file >= 0 && named != w.generation) {
-      named = w.generation;
+  record_span(category, name, begin, end, details, [](Writer& w) {
+    thread_local std::uint64_t named = 0;  // the generation that knows this thread's name
+    const std::int64_t thread = thread_number();
+    if (std::exchange(named, w.generation) != w.generation) {
       char words[64] = "main";
-      if (thread != process) ::pthread_getname_np(::pthread_self(), words, sizeof words);
-      std::string line = fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":)",
-                                     process, thread);
-      append_quoted(line, words);
-      w.add(line + "}}");
+      if (thread != ::getpid()) ::pthread_getname_np(::pthread_self(), words, sizeof words);
+      w.add_name(thread, words);
     }
-    if (w.file < 0) return;
-    fmt::format_to(std::back_inserter(event), R"(,"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})", process,
-                   thread, static_cast<double>(begin - w.begin) / 1e3,
-                   static_cast<double>(end - begin) / 1e3);
-    if (!details.empty()) fmt::format_to(std::back_inserter(event), R"(,"args":{})", details);
-    w.add(event + "}");
+    return thread;
+  });
+}
+
+void record_on(std::string_view row, std::string_view category, std::string_view name, std::int64_t begin,
+               std::int64_t end, std::string_view details) {
+  if (state.load(std::memory_order_relaxed) != State::on) return;
+  record_span(category, name, begin, end, details, [&](Writer& w) {
+    if (const auto known = w.rows.find(row); known != w.rows.end()) return known->second;
+    const std::int64_t number = kFirstRow + static_cast<std::int64_t>(w.rows.size());
+    w.rows.emplace(row, number);
+    w.add_name(number, row);
+    return number;
+  });
+}
+
+void before_stop(void (*give)()) {
+  with_writer([&](Writer& w) {
+    if (std::find(w.givers.begin(), w.givers.end(), give) == w.givers.end()) w.givers.push_back(give);
   });
 }
 

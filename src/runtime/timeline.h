@@ -36,6 +36,13 @@ std::string details(std::initializer_list<Detail> pairs);
 void record(std::string_view category, std::string_view name, std::int64_t begin, std::int64_t end,
             std::string_view details = {});
 
+// The same on a row that is no thread of this process, "cuda:0 stream 7" for instance.
+void record_on(std::string_view row, std::string_view category, std::string_view name, std::int64_t begin,
+               std::int64_t end, std::string_view details = {});
+
+// `give` is called whenever a timeline is about to end, to record what it has held back.
+void before_stop(void (*give)());
+
 // Records the time from here to the end of the block. The texts must live as long.
 class Span {
  public:

@@ -154,10 +154,16 @@ struct CompiledFunction::State {
 
   std::shared_ptr<Program> program(Specialization& s, std::vector<std::int64_t> form, std::uint8_t place,
                                    const std::function<ir::Graph()>& make) {
+    const bool deterministic = options.deterministic ? *options.deterministic : runtime::is_deterministic();
     form.push_back(place);
+    form.push_back(deterministic);
     std::lock_guard lock(mutex);
     std::shared_ptr<Program>& known = s.programs[form];
-    if (!known) known = std::make_shared<Program>(make(), place, options.math);
+    if (!known)
+      known = std::make_shared<Program>(
+          make(), place,
+          runtime::CompileOptions{.math = options.math ? *options.math : runtime::default_math(),
+                                  .deterministic = deterministic});
     return known;
   }
 

@@ -85,6 +85,7 @@ struct Job {
   Words key;
   std::uint64_t hash = 0;
   std::uint8_t device = kAnyDevice;
+  bool deterministic = false;
   std::vector<Argument> arguments;
   struct Target {
     RecordRef record;
@@ -126,7 +127,8 @@ class Cutter {
     for (std::size_t i = 0; i < order_.size(); ++i) add(i);
     choose_outputs();
     if (job_.device == kAnyDevice) job_.device = current_device_id();
-    job_.key.push_back(job_.device);
+    job_.deterministic = runtime::is_deterministic();
+    job_.key.push_back(job_.device | std::uint64_t{job_.deterministic} << 8);
     job_.hash = hash_of(job_.key);
     job_.program = cache().find(job_.key, job_.hash);
     if (!job_.program) {
@@ -308,7 +310,8 @@ void poison(std::span<const Tensor> roots, std::exception_ptr error) {
 void run(Job& job, std::span<const Tensor> roots) {
   try {
     if (!job.program) {
-      job.program = std::make_shared<Program>(job.graph, job.device);
+      job.program = std::make_shared<Program>(job.graph, job.device,
+                                              runtime::CompileOptions{.deterministic = job.deterministic});
       cache().insert(std::move(job.key), job.hash, job.program, std::move(job.graphs));
     }
     std::vector<runtime::BufferRef> arguments;
@@ -407,13 +410,11 @@ runtime::BufferRef buffer_of(const Tensor& x) {
 runtime::BufferRef on_device(const runtime::BufferRef& buffer, std::uint8_t id) {
   const runtime::ResolvedDevice& place = device(id);
   if (buffer->device() == place.name) return buffer;
-  return place.backend->upload(buffer->to_host(), place.name.ordinal);
+  return place.backend->copy_from(*buffer, place.name.ordinal);
 }
 
-Program::Program(const ir::Graph& graph, std::uint8_t id, std::optional<runtime::Math> math)
-    : compiled_(compile(graph, recording::device(id).name.to_string(),
-                        math ? runtime::CompileOptions{.math = *math} : runtime::CompileOptions())),
-      device_(id) {}
+Program::Program(const ir::Graph& graph, std::uint8_t id, const runtime::CompileOptions& options)
+    : compiled_(compile(graph, recording::device(id).name.to_string(), options)), device_(id) {}
 
 std::unique_ptr<runtime::Session> Program::take_session() {
   {

@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -39,7 +38,7 @@ std::uint64_t next_visit();
 // A compiled graph with the sessions that are not in use.
 class Program {
  public:
-  Program(const ir::Graph& graph, std::uint8_t device, std::optional<runtime::Math> math = {});
+  Program(const ir::Graph& graph, std::uint8_t device, const runtime::CompileOptions& options);
   std::vector<runtime::BufferRef> run(std::vector<runtime::BufferRef> arguments, std::vector<int> donated);
   // Of a program over several devices: every argument is put where it is wanted first, and `moved` told.
   using Moved = std::function<void(std::size_t, const runtime::BufferRef&, const runtime::BufferRef&)>;

@@ -247,6 +247,10 @@ Flat autocast(const tree::FlatFunction& fn, const Flat& arguments, DType dtype) 
   const Traced traced = trace(fn, arguments, all);
   std::vector<Tensor> inputs = arguments.tensors;
   append(inputs, surroundings(traced));
+  if (dtype == DType::f32)  // told to whoever casts what it is part of
+    return committed(traced, record_multi(ir::Op::composite, inputs,
+                                          ir::CompositeAttrs{std::string(passes::kFullPrecision), {}},
+                                          {std::make_shared<const ir::Graph>(traced.graph)}));
   return committed(traced, replay(passes::autocast(traced.graph, dtype), inputs));
 }
 

@@ -91,6 +91,15 @@ class RowTest : public Conformance {
   RowCase row_;
 };
 
+class AbsentTest : public Conformance {
+ public:
+  explicit AbsentTest(std::string reason) : reason_(std::move(reason)) {}
+  void TestBody() override { GTEST_SKIP() << reason_; }
+
+ private:
+  const std::string reason_;
+};
+
 class RandomGraphsTest : public Conformance {
  public:
   explicit RandomGraphsTest(std::string device) : device_(std::move(device)) {}
@@ -138,6 +147,13 @@ std::string test_name(const std::string& row, const std::string& device) {
   std::string name = row + "/" + device;
   std::replace(name.begin(), name.end(), ':', '_');
   return name;
+}
+
+void register_conformance_tests_if_there(const std::string& device) {
+  std::string reason;
+  if (available(device, reason) != nullptr) return register_conformance_tests(device);
+  testing::RegisterTest("Conformance", test_name("Rows", device).c_str(), nullptr, nullptr, __FILE__,
+                        __LINE__, [=]() -> Conformance* { return new AbsentTest(reason); });
 }
 
 void register_conformance_tests(const std::string& device, const BackendRules& rules) {

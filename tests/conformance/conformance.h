@@ -21,6 +21,8 @@ struct BackendRules {
 // Tests Conformance.ROW/DEVICE, Unoptimised_ROW/DEVICE and Gradient_ROW/DEVICE for every fixture, and
 // Conformance.RandomGraphs/DEVICE.
 void register_conformance_tests(const std::string& device, const BackendRules& rules = {});
+// The same for a device of this machine; one skipped test, Conformance.Rows/DEVICE, where it has none.
+void register_conformance_tests_if_there(const std::string& device);
 void register_gradient_tests(const std::string& device);
 std::string test_name(const std::string& row, const std::string& device);
 

@@ -15,6 +15,7 @@
 
 #include "../program_check.h"
 #include "compare.h"
+#include "eval/eval.h"
 #include "nvrtc.h"
 #include "systole/base/error.h"
 #include "systole/ops.h"
@@ -115,14 +116,18 @@ class Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  void add(const lower::Program& program) {
+  // Steps that have a form of this number take it.
+  void add(const lower::Program& program, std::size_t form = 0) {
     for (const lower::Step& step : program.steps) {
-      for (const auto& inner : step.programs) add(*inner);
+      for (const auto& inner : step.programs) add(*inner, form);
       const std::string name = fmt::format("k{}", kernels_.distinct().size());
-      std::optional<codegen::Kernel> kernel = codegen::make_kernel(step, name, codegen::Dialect::cuda);
-      if (!kernel) continue;
-      calls_[&step] = {{}, kernel->groups, kernel->threads, kernel->scratch};
-      calls_[&step].name = kernels_.add(*std::move(kernel));
+      const std::vector<codegen::Form> forms = codegen::forms(step);
+      for (codegen::Kernel& kernel :
+           codegen::make_kernels(step, name, codegen::Dialect::cuda, forms[form < forms.size() ? form : 0])) {
+        const Call call{{}, kernel.groups, kernel.threads, kernel.scratch};
+        calls_[&step].push_back(call);
+        calls_[&step].back().name = kernels_.add(std::move(kernel));
+      }
     }
   }
   void compile() {
@@ -168,8 +173,6 @@ class Batch {
   bool launch(const lower::Program& program, const lower::Step& step, std::vector<std::byte*> buffers) {
     const auto found = calls_.find(&step);
     if (found == calls_.end()) return false;
-    const Call& call = found->second;
-    if (call.groups == 0) return true;
     // A constant of the Program, or the answer of a loop's condition, lies in the host's own memory.
     struct Copy {
       std::byte* host;
@@ -186,14 +189,17 @@ class Batch {
     for (std::size_t i = 0; i < step.inputs.size(); ++i) share(i, step.inputs[i]);
     const std::size_t written = copies.size();
     for (std::size_t i = 0; i < step.outputs.size(); ++i) share(step.inputs.size() + i, step.outputs[i]);
-    void* function = nullptr;
-    check(gpu_.driver().find(&function, module_, call.name.c_str()), "cuModuleGetFunction");
     std::vector<void*> parameters;
     for (std::byte*& buffer : buffers) parameters.push_back(&buffer);
-    check(gpu_.driver().launch(function, static_cast<unsigned>(call.groups), 1, 1,
-                               static_cast<unsigned>(call.threads), 1, 1, 0, nullptr, parameters.data(),
-                               nullptr),
-          "cuLaunchKernel");
+    for (const Call& call : found->second) {
+      if (call.groups == 0) continue;
+      void* function = nullptr;
+      check(gpu_.driver().find(&function, module_, call.name.c_str()), "cuModuleGetFunction");
+      check(gpu_.driver().launch(function, static_cast<unsigned>(call.groups), 1, 1,
+                                 static_cast<unsigned>(call.threads), 1, 1, 0, nullptr, parameters.data(),
+                                 nullptr),
+            "cuLaunchKernel");
+    }
     check(gpu_.driver().synchronize(), "cuCtxSynchronize");
     for (std::size_t i = written; i < copies.size(); ++i)
       std::memcpy(copies[i].host, copies[i].shared.get(), copies[i].bytes);
@@ -203,7 +209,7 @@ class Batch {
   const Gpu& gpu_;
   const nvrtc::Api& api_;
   codegen::KernelSet kernels_;
-  std::map<const lower::Step*, Call> calls_;
+  std::map<const lower::Step*, std::vector<Call>> calls_;
   void* module_ = nullptr;
 };
 
@@ -275,6 +281,50 @@ TEST_F(OnGpu, SoftmaxOfRowsOfEveryLength) {
         ASSERT_NEAR(got[i], std::exp(static_cast<double>(x[i])) / sum, 4e-6 / sum) << length << " " << i;
     }
   }
+}
+
+// A Target whose long columns are cut.
+class Cutting final : public lower::Target {
+ public:
+  std::string_view name() const override { return "cutting"; }
+  lower::KernelLimits limits() const override { return {.cuts_rows = true}; }
+};
+
+// Rows, columns, columns in chunks and elementwise work, in every form, against the evaluation.
+TEST_F(OnGpu, EveryFormGivesTheSame) {
+  const Gpu gpu(driver_);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Shape& shape : {Shape{40, 1000}, Shape{9, 8192}, Shape{3, 20000}, Shape{512, 128},
+                               Shape{20000, 64}, Shape{4100, 33}}) {
+      ir::Graph graph("forms");
+      const ir::Value x = ops::convert(graph.input("x", {DType::f32, shape}), dtype);
+      const ir::Value wide = ops::convert(x, DType::f32);
+      graph.output(ops::softmax(x));
+      const ir::Value sums = ops::sum(ops::mul(wide, wide), {0});
+      graph.output(sums);
+      graph.output(ops::convert(ops::sub(wide, ops::broadcast(sums, shape, {1})), dtype));
+      graph.output(ops::exp(ops::neg(x)));
+      std::vector<float> numbers(static_cast<std::size_t>(shape.count()));
+      for (std::size_t i = 0; i < numbers.size(); ++i)
+        numbers[i] = static_cast<float>(i * 2654435761u % 4001) / 8000 - 0.25f;
+      const std::vector<Literal> arguments{Literal::of<float>(shape, numbers)};
+      const Cutting target;
+      const lower::Program program = lower::make_program(lower::prepared(graph, target), target);
+      const std::vector<Literal> expected = eval::evaluate(graph, arguments);
+      for (std::size_t form = 0; form < 4; ++form) {
+        SCOPED_TRACE(fmt::format("{} {} form {}", name(dtype), shape.to_string(), form));
+        Batch batch(gpu, *api_);
+        batch.add(program, form);
+        batch.compile();
+        const std::vector<Literal> results = batch.run(program, arguments);
+        for (std::size_t i = 0; i < results.size(); ++i) {
+          const std::vector<double> got = results[i].to_doubles(), wanted = expected[i].to_doubles();
+          const double least = graph.output_type(i).dtype == DType::bf16 ? 1e-2 : 2e-5;
+          for (std::size_t k = 0; k < got.size(); ++k)
+            ASSERT_NEAR(got[k], wanted[k], least * (1 + std::abs(wanted[k]))) << i << " at " << k;
+        }
+      }
+    }
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ std::optional<Api> load() {
 class GpuTarget final : public lower::Target {
  public:
   std::string_view name() const override { return "cuda"; }
-  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 500}; }
+  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 500, .cuts_rows = true}; }
 };
 
 }  // namespace

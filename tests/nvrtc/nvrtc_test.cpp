@@ -22,8 +22,8 @@ void add(codegen::KernelSet& kernels, const lower::Program& program) {
   for (const lower::Step& step : program.steps) {
     for (const auto& inner : step.programs) add(kernels, *inner);
     const std::string name = fmt::format("k{}", kernels.distinct().size());
-    if (std::optional<codegen::Kernel> kernel = codegen::make_kernel(step, name, codegen::Dialect::cuda))
-      kernels.add(*std::move(kernel));
+    for (codegen::Kernel& kernel : codegen::make_kernels(step, name, codegen::Dialect::cuda))
+      kernels.add(std::move(kernel));
   }
 }
 

@@ -33,6 +33,7 @@ struct FunctionOptions {
   std::string name = "main";
   std::optional<DeviceMesh> mesh;     // run on all its devices
   std::optional<runtime::Math> math;  // of f32 products; unset: as SYSTOLE_MATH says
+  std::optional<bool> deterministic;  // unset: as set_deterministic() or SYSTOLE_DETERMINISTIC say
 };
 
 namespace recording {

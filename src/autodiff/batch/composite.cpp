@@ -31,7 +31,8 @@ const Form* find_form(std::string_view name) {
   static const Form kForms[] = {
       {"adam_update", {kLead, kLead, kLead, kLead, kShared, kShared}, {kLead, kLead, kLead}},
       {"adamw_update", {kLead, kLead, kLead, kLead, kShared, kShared}, {kLead, kLead, kLead}},
-      {"attention", {0, 0, 0}, {0}},
+      {"attention", {0, 0, 0}, {0, 0}},
+      {"attention_grad", {0, 0, 0, 0, 0, 0}, {0, 0, 0}},
       {"avg_pool", {0}, {0}},
       {"batch_norm_inference", {kLead, kShared, kShared, kShared, kShared}, {kLead}},
       {"cross_entropy", {kLead, kLead}, {kLead}},

@@ -31,7 +31,9 @@ class OpenClTarget final : public lower::Target {
  public:
   explicit OpenClTarget(const Device& device) : buffers_(most_buffers(device) - 1) {}
   std::string_view name() const override { return "opencl"; }
-  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = buffers_}; }
+  lower::KernelLimits limits() const override {
+    return {.nodes = 400, .buffers = buffers_, .cuts_rows = true};
+  }
 
  private:
   const int buffers_;
@@ -58,12 +60,15 @@ class Generator {
       const std::string name = fmt::format("{}{}", prefix, s);
       Compiled::Call& call = compiled.calls[s];
       const bool fits = static_cast<int>(step.inputs.size() + step.outputs.size()) < most_buffers(device_);
-      if (std::optional<codegen::Kernel> kernel;
-          fits && (kernel = codegen::make_kernel(step, name, codegen::Dialect::opencl))) {
-        call.groups = static_cast<std::size_t>(kernel->groups);
-        call.threads = static_cast<std::size_t>(kernel->threads);
-        call.scratch = kernel->scratch;
-        call.kernel = kernels_.add(*std::move(kernel));
+      std::vector<codegen::Kernel> kernels;
+      if (fits) kernels = codegen::make_kernels(step, name, codegen::Dialect::opencl);
+      if (!kernels.empty()) {
+        for (codegen::Kernel& kernel : kernels) {
+          const auto groups = static_cast<std::size_t>(kernel.groups),
+                     threads = static_cast<std::size_t>(kernel.threads);
+          call.scratch = kernel.scratch;
+          call.launches.push_back({kernels_.add(std::move(kernel)), groups, threads});
+        }
       } else if (step.programs.empty() && step.kind != StepKind::copy) {
         call.source = source_call(device_, step);
         if (!call.source)
@@ -72,7 +77,8 @@ class Generator {
                           fits ? "it has no kernel in OpenCL" : "too many buffers for this device"));
       }
       call.label = runtime::step_label(step, name);
-      call.details = runtime::step_details(program, step, static_cast<std::int64_t>(call.groups));
+      call.details = runtime::step_details(
+          program, step, call.launches.empty() ? 0 : static_cast<std::int64_t>(call.launches[0].groups));
       compiled.sub_programs[s].resize(step.programs.size());
       for (std::size_t k = 0; k < step.programs.size(); ++k)
         generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k]);
@@ -113,8 +119,9 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
 Machine::Machine(const Module& module, const Compiled& compiled)
     : device_(module.device), compiled_(&compiled) {
   for (std::size_t s = 0; s < compiled.calls.size(); ++s) {
-    const std::string& name = compiled.calls[s].kernel;
-    kernels_.push_back(name.empty() ? Kernel(nullptr, nullptr) : Device::kernel(module.kernels, name));
+    kernels_.emplace_back();
+    for (const Compiled::Launch& launch : compiled.calls[s].launches)
+      kernels_.back().push_back(Device::kernel(module.kernels, launch.kernel));
     if (compiled.program->steps[s].kind == StepKind::loop && !answer_) answer_ = device_->allocate(1);
   }
 }
@@ -128,7 +135,7 @@ bool Machine::is_true(Place place) const {
 void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
-  if (kernels_[s]) {
+  if (!kernels_[s].empty()) {
     launch(s, walker);
   } else if (call.source) {
     std::vector<Place> inputs, outputs;
@@ -145,17 +152,21 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
 void Machine::launch(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
-  if (call.groups == 0) return;
-  cl_uint next = 0;
-  const auto pass = [&](Place at) {
-    const cl_ulong offset = at.offset;
-    check(api().clSetKernelArg(kernels_[s].get(), next++, sizeof at.memory, &at.memory), "clSetKernelArg");
-    check(api().clSetKernelArg(kernels_[s].get(), next++, sizeof offset, &offset), "clSetKernelArg");
-  };
-  for (const BufferId b : step.inputs) pass(walker.place(b));
-  for (const BufferId b : step.outputs) pass(walker.place(b));
-  if (call.scratch) pass(walker.workspace(step));
-  device_->launch(kernels_[s].get(), call.groups, call.threads);
+  for (std::size_t k = 0; k < call.launches.size(); ++k) {
+    const Compiled::Launch& launch = call.launches[k];
+    if (launch.groups == 0) continue;
+    const cl_kernel kernel = kernels_[s][k].get();
+    cl_uint next = 0;
+    const auto pass = [&](Place at) {
+      const cl_ulong offset = at.offset;
+      check(api().clSetKernelArg(kernel, next++, sizeof at.memory, &at.memory), "clSetKernelArg");
+      check(api().clSetKernelArg(kernel, next++, sizeof offset, &offset), "clSetKernelArg");
+    };
+    for (const BufferId b : step.inputs) pass(walker.place(b));
+    for (const BufferId b : step.outputs) pass(walker.place(b));
+    if (call.scratch) pass(walker.workspace(step));
+    device_->launch(kernel, launch.groups, launch.threads);
+  }
 }
 
 void Machine::evaluate(const Step& step, const runtime::Walker<Machine>& walker) const {

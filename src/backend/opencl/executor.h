@@ -18,9 +18,12 @@ namespace systole::opencl {
 
 // A Program with its kernels, shared by all who run it.
 struct Compiled {
-  struct Call {
-    std::string kernel;  // empty: none
+  struct Launch {
+    std::string kernel;
     std::size_t groups = 0, threads = 0;
+  };
+  struct Call {
+    std::vector<Launch> launches;                       // none: no kernel
     bool scratch = false;                               // takes the step's workspace
     std::string label, details;                         // on the timeline
     std::shared_ptr<const runtime::SourceCall> source;  // of a kernel_call
@@ -63,7 +66,8 @@ class Machine {
 
   const Device* device_;
   const Compiled* compiled_;
-  std::vector<Kernel> kernels_;  // by step: a kernel holds its arguments, so every Machine has its own
+  std::vector<std::vector<Kernel>>
+      kernels_;  // by step: a kernel holds its arguments, so every Machine has its own
   Memory answer_;
 };
 

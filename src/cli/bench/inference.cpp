@@ -17,9 +17,9 @@ Prepared forwards(const Workload& work, Model made) {
   set_hashed(work, parameters(*model));
   nn::eval(*model);
   Tensor x(batch_of(work).x);
-  if (work.dtype == "bf16") {  // weights and images are kept in it
-    nn::cast(*model, DType::bf16);
-    if (x.dtype() == DType::f32) x = x.to(DType::bf16);
+  if (const DType dtype = dtype_of(work); dtype != DType::f32) {  // weights and images are kept in it
+    nn::cast(*model, dtype);
+    if (x.dtype() == DType::f32) x = x.to(dtype);
   }
   x.eval();
   const auto forward =

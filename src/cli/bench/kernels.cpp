@@ -32,8 +32,6 @@ struct Kernel {
   Tensor (*compute)(const Tensor& x, const Others& others);
 };
 
-DType dtype_of_arrays(const Workload& work) { return work.dtype == "bf16" ? DType::bf16 : DType::f32; }
-
 Tensor hashed_array(std::uint32_t seed, const Shape& shape, DType dtype) {
   return Tensor(data::hashed_uniform(seed, {DType::f32, shape})).to(dtype).eval();
 }
@@ -42,10 +40,10 @@ Shape shape_of(const Workload& work);
 
 Others none(const Workload&) { return {}; }
 Others second_array(const Workload& work) {
-  return {hashed_array(kSecondSeed, shape_of(work), dtype_of_arrays(work))};
+  return {hashed_array(kSecondSeed, shape_of(work), dtype_of(work))};
 }
 Others scale_and_shift(const Workload& work) {
-  const Type row{dtype_of_arrays(work), {work.batch}};
+  const Type row{dtype_of(work), {work.batch}};
   return {Tensor(Literal::full(row, 1)).eval(), Tensor(Literal::full(row, 0)).eval()};
 }
 
@@ -125,8 +123,7 @@ Prepared in_place(Compute compute, Start start) {
 
 Prepared prepare_kernel(const Workload& work) {
   const Kernel& kernel = kernel_of(work);
-  Start start{hashed_array(kFirstSeed, shape_of(work), dtype_of_arrays(work)), kernel.others(work),
-              work.math};
+  Start start{hashed_array(kFirstSeed, shape_of(work), dtype_of(work)), kernel.others(work), work.math};
   // A product of products would leave all bounds.
   return work.model == "matmul" ? repeated(kernel.compute, std::move(start))
                                 : in_place(kernel.compute, std::move(start));
@@ -137,7 +134,7 @@ Cost cost(const Workload& work) {
   const double side = static_cast<double>(work.batch);
   const double elements = kernel.square ? side * side : side;
   const double terms = work.model == "matmul" ? side : 1;
-  return {kernel.arrays * elements * static_cast<double>(size_of(dtype_of_arrays(work))),
+  return {kernel.arrays * elements * static_cast<double>(size_of(dtype_of(work))),
           kernel.operations * elements * terms};
 }
 

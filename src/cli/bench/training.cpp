@@ -42,13 +42,24 @@ struct Training {
 
   // A function of inputs and targets that holds everything it needs.
   auto step(const Workload& work) const {
-    const bool half = work.dtype == "bf16";
+    const DType dtype = dtype_of(work);
     auto loss_of = [model = model](const Tensor& x, const Tensor& y) {
       return cross_entropy(model->forward(x), y);
     };
-    return [=, all = all, optimizer = make_optimizer(work, all)](const Tensor& x, const Tensor& y) {
-      auto [loss, grads] = value_and_grad(
-          [&] { return half ? autocast(loss_of, DType::bf16)(x, y) : loss_of(x, y); }, all.variables());
+    // So small a scale that no first step is lost to finding it.
+    const optim::LossScaleOptions scaling{.initial = 1024};
+    return [=, all = all, optimizer = make_optimizer(work, all),
+            scale = std::make_shared<optim::LossScale>(scaling)](const Tensor& x, const Tensor& y) {
+      const auto loss_now = [&] {
+        return dtype == DType::f32 ? loss_of(x, y) : autocast(loss_of, dtype)(x, y);
+      };
+      if (dtype == DType::f16) {
+        auto [loss, grads, finite] = scale->value_and_grad(loss_now, all.variables());
+        optimizer->update(grads, finite);
+        scale->update(finite);
+        return loss;
+      }
+      auto [loss, grads] = value_and_grad(loss_now, all.variables());
       optimizer->update(grads);
       return loss;
     };

@@ -90,6 +90,11 @@ Literal next_words(const Literal& words) {
 
 }  // namespace
 
+DType dtype_of(const Workload& work) {
+  if (work.dtype == "bf16") return DType::bf16;
+  return work.dtype == "fp16" ? DType::f16 : DType::f32;
+}
+
 std::vector<Workload> workloads(bool accelerator) {
   std::vector<Workload> all = {workload("T1", "mlp", 64), workload("T1", "mlp", 512),
                                workload("T2", "cnn2", 64)};

@@ -14,7 +14,7 @@
 namespace systole::cli::bench {
 
 struct Workload {
-  std::string name, model, dtype;  // dtype: fp32, tf32 or bf16, the peers' spelling
+  std::string name, model, dtype;  // dtype: fp32, tf32, bf16 or fp16, the peers' spelling
   enum class Kind { train, infer, kernel } kind = Kind::train;
   std::int64_t batch = 0;  // of a kernel: a vector's elements, or the side of a square matrix
   runtime::Math math = runtime::Math::f32;  // of f32 products
@@ -24,6 +24,8 @@ struct Workload {
   std::int64_t embedding = 0, hidden = 0;         // of the lstm
   std::int64_t layers = 0, width = 0, heads = 0;  // of the gpt
 };
+
+DType dtype_of(const Workload& work);  // of arrays, and of what a model computes in
 
 // In the sizes for an accelerator or for a processor.
 std::vector<Workload> workloads(bool accelerator);

@@ -46,9 +46,15 @@ constexpr std::string_view kBf16 = R"c(
 S_FN float s_convert_bf16_f32(s_u16 x) { return s_float_of_bits((s_u32)x << 16); }
 
 S_FN s_u16 s_convert_f32_bf16(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  s_u16 rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+  return rounded;
+#else
   s_u32 bits = s_bits_f32(x);
   s_u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return (s_u16)(x != x ? ((bits >> 16) & 0x8000u) | 0x7fc0u : rounded);
+#endif
 }
 )c";
 

@@ -1,6 +1,9 @@
 // One layer of LSTM or GRU with PyTorch's weights and gate order. The input's share of the gates is one
 // product for all steps before the loop; only the hidden state's share is inside. With small floats the gates
 // and the state that accumulates are f32, and the products take the operands as they are.
+//
+// A gradient is given every h, so the gates of all steps are two products again, outside of a loop. Only the
+// way back is a loop with a product in it; the weights' gradients are one product each, after it.
 
 #include <memory>
 #include <utility>
@@ -97,6 +100,155 @@ Values build_gru(Graph&, const Values& operands, const ir::AttrMap&) {
   return {results[1], convert(results[0], x.dtype())};
 }
 
+// `before`, then all but the last of `all`: what each step began with.
+Value shifted(Value before, Value all) {
+  Shape first{1};
+  for (const Dim& d : before.shape()) first.push_back(d);
+  return slice(concat({reshape(before, first), all}, 0), Ints(all.shape().size(), 0), all.shape());
+}
+
+// The gradients of a product over all steps: gates [t,b,g·h], x [t,b,i] and weight [g·h,i].
+Value project_grad_x(Value gates, Value weight, DType dtype) {
+  return convert(dot_general(gates, convert(weight, gates.dtype()), {-1}, {0}), dtype);
+}
+Value project_grad_weight(Value gates, Value x) {
+  return convert(dot_general(gates, convert(x, gates.dtype()), {0, 1}, {0, 1}), x.dtype());
+}
+
+Value one_minus(Value x) { return sub(scalar_like(x, 1), x); }
+Value through_logistic(Value grad, Value y) { return mul(grad, mul(y, one_minus(y))); }
+Value through_tanh(Value grad, Value y) { return mul(grad, one_minus(square(y))); }
+
+// Cotangents of results of these types, which may not have arrived, as operands.
+Values given_or_zero(const Values& results, const ir::MaybeValues& cotangents) {
+  Values out;
+  for (std::size_t i = 0; i < results.size(); ++i)
+    out.push_back(cotangents[i] ? *cotangents[i] : full(results[i].graph(), results[i].type(), 0));
+  return out;
+}
+
+// grads of y, h, c; y; then the operands of lstm
+Values build_lstm_grad(Graph&, const Values& operands, const ir::AttrMap&) {
+  const Operands check(operands, 11);
+  const Values layer(operands.begin() + 4, operands.end());
+  const Sizes sizes = check_recurrent(Operands(layer, 7), layer, 2, 4);
+  const std::int64_t n = sizes.hidden;
+  const Value x = layer[0], h0 = layer[1], c0 = widen(layer[2]), w = layer[3], r = layer[4];
+  const Shape all{sizes.length, sizes.batch, n};
+  for (const std::size_t i : {0, 3}) check.check_shape(i, all);
+  for (const std::size_t i : {1, 2}) check.check_shape(i, h0.shape());
+  for (std::size_t i = 0; i < 4; ++i)
+    if (operands[i].dtype() != x.dtype()) check.refuse(ErrorKind::kDType, "the operands differ in dtype");
+  const Value hidden = shifted(h0, operands[3]);  // [t,b,h]
+  const Value gates = add(add(project(x, w), add(widen(layer[5]), widen(layer[6]))), project(hidden, r));
+  const Value admit = logistic(gate(gates, 0, n)), forget = logistic(gate(gates, 1, n));
+  const Value fresh = tanh(gate(gates, 2, n)), expose = logistic(gate(gates, 3, n));
+
+  const Type state = c0.type();
+  auto cells = std::make_shared<Graph>("lstm_cells");
+  {
+    const Value c = cells->input("c", state), kept = cells->input("forget", state);
+    const Value next = add(mul(kept, c), cells->input("added", state));
+    cells->output(next, "c");
+    cells->output(next, "all");
+  }
+  const Value c = scan(std::move(cells), c0, {forget, mul(admit, fresh)}, {}, sizes.length)[1];
+
+  auto back = std::make_shared<Graph>("lstm_back");
+  {
+    const Value dh_next = back->input("dh", state), dc_next = back->input("dc", state);
+    const Value dy = back->input("dy", state), i = back->input("i", state), f = back->input("f", state);
+    const Value g = back->input("g", state), o = back->input("o", state);
+    const Value bent = back->input("tanh_c", state), before = back->input("c_before", state);
+    const Value weight = back->input("r", {state.dtype, r.shape()});
+    const Value dh = add(dh_next, dy);
+    const Value dc = add(dc_next, through_tanh(mul(dh, o), bent));
+    const Value dgates = concat({through_logistic(mul(dc, g), i), through_logistic(mul(dc, before), f),
+                                 through_tanh(mul(dc, i), g), through_logistic(mul(dh, bent), o)},
+                                1);
+    back->output(dot_general(dgates, weight, {1}, {0}), "dh");
+    back->output(mul(dc, f), "dc");
+    back->output(dgates, "dgates");
+  }
+  const Values results = scan(std::move(back), {widen(operands[1]), widen(operands[2])},
+                              {widen(operands[0]), admit, forget, fresh, expose, tanh(c), shifted(c0, c)},
+                              {widen(r)}, sizes.length, true);
+  const Value dgates = results[2], bias = convert(sum(dgates, {0, 1}), x.dtype());
+  return {project_grad_x(dgates, w, x.dtype()),
+          convert(results[0], x.dtype()),
+          convert(results[1], x.dtype()),
+          project_grad_weight(dgates, x),
+          project_grad_weight(dgates, hidden),
+          bias,
+          bias};
+}
+
+// grads of y, h; y; then the operands of gru
+Values build_gru_grad(Graph&, const Values& operands, const ir::AttrMap&) {
+  const Operands check(operands, 9);
+  const Values layer(operands.begin() + 3, operands.end());
+  const Sizes sizes = check_recurrent(Operands(layer, 6), layer, 1, 3);
+  const std::int64_t n = sizes.hidden;
+  const Value x = layer[0], h0 = widen(layer[1]), w = layer[2], r = layer[3];
+  for (const std::size_t i : {0, 2}) check.check_shape(i, {sizes.length, sizes.batch, n});
+  check.check_shape(1, h0.shape());
+  for (std::size_t i = 0; i < 3; ++i)
+    if (operands[i].dtype() != x.dtype()) check.refuse(ErrorKind::kDType, "the operands differ in dtype");
+  const Value rounded = shifted(layer[1], operands[2]);  // [t,b,h], as the products took it
+  const Value inputs = add(project(x, w), widen(layer[4])),
+              hidden = add(project(rounded, r), widen(layer[5]));
+  const auto both = [&](std::int64_t i) { return add(gate(inputs, i, n), gate(hidden, i, n)); };
+  const Value reset = logistic(both(0)), update = logistic(both(1));
+  const Value hidden_n = gate(hidden, 2, n);
+  const Value fresh = tanh(add(gate(inputs, 2, n), mul(reset, hidden_n)));
+
+  const Type state = h0.type();
+  auto states = std::make_shared<Graph>("gru_states");
+  {
+    const Value h = states->input("h", state), kept = states->input("update", state);
+    const Value next = add(mul(kept, h), states->input("added", state));
+    states->output(next, "h");
+    states->output(h, "before");
+  }
+  const Value before =
+      scan(std::move(states), h0, {update, mul(one_minus(update), fresh)}, {}, sizes.length)[1];
+
+  auto back = std::make_shared<Graph>("gru_back");
+  {
+    const Value dh_next = back->input("dh", state), dy = back->input("dy", state);
+    const Value r_gate = back->input("r_gate", state), z = back->input("z", state);
+    const Value fresh_n = back->input("n", state), inner = back->input("hidden_n", state);
+    const Value h = back->input("h", state), weight = back->input("r", {state.dtype, r.shape()});
+    const Value dh = add(dh_next, dy);
+    const Value dn = through_tanh(mul(dh, one_minus(z)), fresh_n);
+    const Value dz = through_logistic(mul(dh, sub(h, fresh_n)), z);
+    const Value dr = through_logistic(mul(dn, inner), r_gate);
+    const Value dhidden = concat({dr, dz, mul(dn, r_gate)}, 1);
+    back->output(add(mul(dh, z), dot_general(dhidden, weight, {1}, {0})), "dh");
+    back->output(concat({dr, dz, dn}, 1), "dinputs");
+    back->output(dhidden, "dhidden");
+  }
+  const Values results =
+      scan(std::move(back), widen(operands[1]), {widen(operands[0]), reset, update, fresh, hidden_n, before},
+           {widen(r)}, sizes.length, true);
+  const Value dinputs = results[1], dhidden = results[2];
+  return {project_grad_x(dinputs, w, x.dtype()),    convert(results[0], x.dtype()),
+          project_grad_weight(dinputs, x),          project_grad_weight(dhidden, rounded),
+          convert(sum(dinputs, {0, 1}), x.dtype()), convert(sum(dhidden, {0, 1}), x.dtype())};
+}
+
+// By the composite of that name, of the results' cotangents, the first result and the operands.
+auto backward_by(const char* name) {
+  return [name](const Values& operands, const Values& results, const ir::MaybeValues& cotangents,
+                const ir::AttrMap&) {
+    Values given = given_or_zero(results, cotangents);
+    given.push_back(results[0]);
+    given.insert(given.end(), operands.begin(), operands.end());
+    const Values grads = composite(name, given);
+    return ir::MaybeValues(grads.begin(), grads.end());
+  };
+}
+
 }  // namespace
 
 ir::CompositeDef lstm_def() {
@@ -106,7 +258,17 @@ ir::CompositeDef lstm_def() {
           "lstm(x, h0, c0, w, r, w_bias, r_bias): c = σ(f)·c + σ(i)·tanh(g), h = σ(o)·tanh(c) over axis 0 "
           "of x, gates i f g o = w·x + w_bias + r·h + r_bias; every h, the last h, the last c",
       .tolerance = 16,
-      .build = build_lstm};
+      .build = build_lstm,
+      .backward = backward_by("lstm_grad")};
+}
+
+ir::CompositeDef lstm_grad_def() {
+  return {.name = "lstm_grad",
+          .semantics =
+              "lstm_grad(grad_y, grad_h, grad_c, y, x, h0, c0, w, r, w_bias, r_bias): the gradients of lstm "
+              "by each of its operands, given those of its results and the first of them",
+          .tolerance = 16,
+          .build = build_lstm_grad};
 }
 
 ir::CompositeDef gru_def() {
@@ -117,7 +279,17 @@ ir::CompositeDef gru_def() {
           "first two "
           "w·x + w_bias + r·h + r_bias, n = tanh(w·x + w_bias + σ(r)·(r·h + r_bias)); every h, the last h",
       .tolerance = 16,
-      .build = build_gru};
+      .build = build_gru,
+      .backward = backward_by("gru_grad")};
+}
+
+ir::CompositeDef gru_grad_def() {
+  return {.name = "gru_grad",
+          .semantics =
+              "gru_grad(grad_y, grad_h, y, x, h0, w, r, w_bias, r_bias): the gradients of gru by each of its "
+              "operands, given those of its results and the first of them",
+          .tolerance = 16,
+          .build = build_gru_grad};
 }
 
 LstmResult lstm(Value x, Value h0, Value c0, Value w, Value r, Value w_bias, Value r_bias) {

@@ -6,6 +6,7 @@ import scipy.special
 
 from . import dtypes as dt
 from .contractions import CONVOLUTIONS, SPATIAL_DEFAULTS, convolved, traced_convolution
+from .normalization import WIDE
 from .reductions import windowed
 from .row import Close, Exact, Row
 
@@ -40,35 +41,82 @@ ATTENTIONS = [
 ]
 
 
-def attended(q, k, v, causal, scale):
-    name, (q, k, v) = dt.name_of(q), (dt.to_f64(a) for a in (q, k, v))
+def attention_scores(q, k, causal, scale):
+    """The scores, and the magnitudes that bound their rounding."""
     scale = scale or 1 / np.sqrt(q.shape[3])
     scores = scale * np.einsum("bhqd,bhkd->bhqk", q, k)
     amount = scale * np.einsum("bhqd,bhkd->bhqk", np.abs(q), np.abs(k))
     queries, keys = scores.shape[2:]
-    if keys == 0:
-        return Close(np.zeros((*q.shape[:3], v.shape[3])), name)
     if causal:
         seen = np.arange(keys)[None, :] <= np.arange(queries)[:, None] + (keys - queries)
         scores = np.where(seen, scores, -np.inf)
-    weights = np.exp(scores - scores.max(3, keepdims=True))
-    weights /= weights.sum(3, keepdims=True)
+    return scores, amount, scale
+
+
+def attended(q, k, v, causal, scale):
+    name, (q, k, v) = dt.name_of(q), (dt.to_f64(a) for a in (q, k, v))
+    scores, amount, _ = attention_scores(q, k, causal, scale)
+    keys = scores.shape[3]
+    if keys == 0:
+        lse = np.full(q.shape[:3], -np.inf)
+        return Close(np.zeros((*q.shape[:3], v.shape[3])), name), Close(lse, WIDE[name])
+    most = scores.max(3, keepdims=True)
+    weights = np.exp(scores - most)
+    total = weights.sum(3, keepdims=True)
+    weights /= total
     y = np.einsum("bhqk,bhkd->bhqd", weights, v)
     # The rounding of a score is amplified by its size.
     spread = np.einsum("bhqk,bhkd->bhqd", weights * (1 + amount + amount.max(3, keepdims=True)), np.abs(v))
-    return Close(y, name, spread, max(q.shape[3], keys))
+    length = max(q.shape[3], keys)
+    lse = (most + np.log(total))[..., 0]
+    return Close(y, name, spread, length), Close(lse, WIDE[name], 1 + amount.max(3) + np.abs(lse), length)
 
 
-def attention(op):
-    row = Row(op)
+def attention_cases(row):
     for i, name in enumerate(dt.FLOATS):
         for j in range(5):
             shape, keys, width, causal, scale = ATTENTIONS[(5 * i + j) % len(ATTENTIONS)]
             q = dt.sample(row.rng, name, shape, 1)
             k = dt.sample(row.rng, name, (*shape[:2], keys, shape[3]), 1)
             v = dt.sample(row.rng, name, (*shape[:2], keys, width), 1)
-            attrs = {"causal": causal, "scale": scale}
-            row.check(f"composite {op}", attrs, [q, k, v], attended(q, k, v, causal, scale))
+            yield name, [q, k, v], {"causal": causal, "scale": scale}
+
+
+def attention(op):
+    row = Row(op)
+    for _, operands, attrs in attention_cases(row):
+        row.check(f"composite {op}", attrs, operands, *attended(*operands, **attrs))
+    return row
+
+
+def attention_grad(op):
+    """By the formula, of the results as they were rounded."""
+    row = Row(op)
+    for name, operands, attrs in attention_cases(row):
+        o, lse = attended(*operands, **attrs)
+        o, lse = dt.round_to(o.value, name), dt.round_to(lse.value, WIDE[name])
+        grad = dt.sample(row.rng, name, o.shape, 1)
+        operands += [o, lse, grad]
+        q, k, v, o, lse, grad = (dt.to_f64(a) for a in operands)
+        scores, amount, scale = attention_scores(q, k, **attrs)
+        weights = np.exp(scores - lse[..., None])
+        inner = np.einsum("bhqe,bhke->bhqk", grad, v) - (grad * o).sum(3, keepdims=True)
+        size = np.einsum("bhqe,bhke->bhqk", *map(np.abs, (grad, v))) + np.abs(grad * o).sum(3, keepdims=True)
+        amplified = weights * (1 + amount + np.abs(lse[..., None]))
+        size = amplified * size * scale
+        dscores = weights * inner * scale
+        results = [
+            (np.einsum(by, a, x), np.einsum(by, magnitude, np.abs(x)))
+            for by, a, magnitude, x in [
+                ("bhqk,bhkd->bhqd", dscores, size, k),
+                ("bhqk,bhqd->bhkd", dscores, size, q),
+                ("bhqk,bhqe->bhke", weights, amplified, grad),
+            ]
+        ]
+        depth = max(*q.shape[2:], *v.shape[2:], 1)
+        row.check(
+            f"composite {op}", attrs, operands, *(Close(value, name, size, depth) for value, size in results)
+        )
     return row
 
 
@@ -102,38 +150,38 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def lstm_formula(x, h, c, w, r, w_bias, r_bias):
+def lstm_formula(x, h, c, w, r, w_bias, r_bias, xp=np, sigmoid=sigmoid):
     ys, n = [], h.shape[1]
     for step in x:
         gates = step @ w.T + w_bias + h @ r.T + r_bias
         i, f, g, o = (gates[:, k * n : (k + 1) * n] for k in range(4))
-        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-        h = sigmoid(o) * np.tanh(c)
+        c = sigmoid(f) * c + sigmoid(i) * xp.tanh(g)
+        h = sigmoid(o) * xp.tanh(c)
         ys.append(h)
-    return np.array(ys).reshape(len(x), *h.shape), h, c
+    return xp.array(ys).reshape(len(x), *h.shape), h, c
 
 
-def gru_formula(x, h, w, r, w_bias, r_bias):
+def gru_formula(x, h, w, r, w_bias, r_bias, xp=np, sigmoid=sigmoid):
     ys, n = [], h.shape[1]
     for step in x:
         inner, hidden = step @ w.T + w_bias, h @ r.T + r_bias
         reset = sigmoid(inner[:, :n] + hidden[:, :n])
         update = sigmoid(inner[:, n : 2 * n] + hidden[:, n : 2 * n])
-        fresh = np.tanh(inner[:, 2 * n :] + reset * hidden[:, 2 * n :])
+        fresh = xp.tanh(inner[:, 2 * n :] + reset * hidden[:, 2 * n :])
         h = (1 - update) * fresh + update * h
         ys.append(h)
-    return np.array(ys).reshape(len(x), *h.shape), h
+    return xp.array(ys).reshape(len(x), *h.shape), h
 
 
 # length, batch, inputs, hidden
 RECURRENT = [(3, 2, 5, 3), (1, 1, 1, 1), (0, 3, 2, 5), (5, 1, 3, 7), (3, 0, 5, 3), (7, 3, 3, 2), (2, 1, 0, 3)]
 
 
-def recurrent(op, gates, states, formula):
-    row = Row(op)
+def recurrent_cases(row, gates, states, each):
+    """Dtype, operands, and how many terms a number is a sum of; so many cases of each dtype."""
     for i, name in enumerate(dt.FLOATS):
-        for j in range(3):
-            length, batch, inputs, hidden = RECURRENT[(3 * i + j) % len(RECURRENT)]
+        for j in range(each):
+            length, batch, inputs, hidden = RECURRENT[(each * i + j) % len(RECURRENT)]
             shapes = [(length, batch, inputs)] + [(batch, hidden)] * states
             shapes += [
                 (gates * hidden, inputs),
@@ -141,14 +189,45 @@ def recurrent(op, gates, states, formula):
                 (gates * hidden,),
                 (gates * hidden,),
             ]
-            operands = [dt.sample(row.rng, name, shape, 0.5) for shape in shapes]
             # Gates are sums of inputs + hidden products; states carry their errors over the steps.
             terms = (inputs + hidden + 2) * max(length, 1)
-            results = []
-            for value in formula(*(dt.to_f64(v) for v in operands)):
-                results.append(Close(value, name, np.maximum(np.abs(value), 1), terms))
-            row.check(f"composite {op}", None, operands, *results)
+            yield name, [dt.sample(row.rng, name, shape, 0.5) for shape in shapes], terms
+
+
+def recurrent(op, gates, states, formula):
+    row = Row(op)
+    for name, operands, terms in recurrent_cases(row, gates, states, 3):
+        results = []
+        for value in formula(*(dt.to_f64(v) for v in operands)):
+            results.append(Close(value, name, np.maximum(np.abs(value), 1), terms))
+        row.check(f"composite {op}", None, operands, *results)
     return row
+
+
+def recurrent_grad(op, gates, states, formula):
+    """By JAX, through the steps; the composite is given the first result as it was rounded."""
+    row = Row(op)
+    for name, operands, terms in recurrent_cases(row, gates, states, 1):
+        layer = [dt.to_f64(v) for v in operands]
+        results, pull = jax.vjp(lambda *a: formula(*a, xp=jax.numpy, sigmoid=jax.nn.sigmoid), *layer)
+        grads = [dt.sample(row.rng, name, np.shape(value), 1) for value in results]
+        expected = []
+        for value in pull(tuple(jax.numpy.asarray(dt.to_f64(g)) for g in grads)):
+            value = np.asarray(value)
+            size = max(1.0, np.max(np.abs(value), initial=0))
+            batch = operands[0].shape[1]
+            expected.append(Close(value, name, np.full(value.shape, size), terms * max(batch, 1)))
+        y = dt.round_to(np.asarray(results[0]), name)
+        row.check(f"composite {op}", None, [*grads, y, *operands], *expected)
+    return row
+
+
+def lstm_grad(op):
+    return recurrent_grad(op, 4, 2, lstm_formula)
+
+
+def gru_grad(op):
+    return recurrent_grad(op, 3, 1, gru_formula)
 
 
 def lstm(op):
@@ -260,9 +339,12 @@ def conv_weight_grad(op):
 ROWS = {
     "gelu": gelu,
     "attention": attention,
+    "attention_grad": attention_grad,
     "embedding": embedding,
     "lstm": lstm,
+    "lstm_grad": lstm_grad,
     "gru": gru,
+    "gru_grad": gru_grad,
     "max_pool": max_pool,
     "avg_pool": avg_pool,
     "conv_input_grad": conv_input_grad,

@@ -1,0 +1,32 @@
+#pragma once
+
+// An array on a GPU.
+
+#include <atomic>
+
+#include "backend/cuda/memory.h"
+#include "systole/runtime.h"
+
+namespace systole::cuda {
+
+class DeviceBuffer final : public runtime::Buffer {
+ public:
+  DeviceBuffer(Type type, MemoryRef memory);
+  static std::shared_ptr<DeviceBuffer> make(const Device& device, const Type& type, Stream stream);
+
+  const Type& type() const override { return type_; }
+  const DeviceName& device() const override { return name_; }
+  Literal to_host() const override;
+
+  Memory& memory() const { return *memory_; }
+  bool is_donated() const { return donated_; }
+  void set_donated(bool donated) { donated_ = donated; }
+
+ private:
+  const Type type_;
+  const DeviceName name_;
+  const MemoryRef memory_;
+  std::atomic<bool> donated_{false};
+};
+
+}  // namespace systole::cuda

@@ -1,0 +1,227 @@
+#include "backend/cuda/convolution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "systole/ir/rewriter.h"
+#include "systole/ops.h"
+
+namespace systole::cuda {
+
+namespace {
+
+using ir::Op;
+using Kind = Convolution::Kind;
+
+// An attribute's list, which may be left out.
+Convolution::Pair pair(const Ints& list, std::int64_t missing) {
+  return list.empty() ? Convolution::Pair{missing, missing} : Convolution::Pair{list[0], list[1]};
+}
+
+Convolution::Pair sizes(const Shape& shape, const Ints& axes) {
+  return {shape[static_cast<std::size_t>(axes[0])].value(), shape[static_cast<std::size_t>(axes[1])].value()};
+}
+std::int64_t size(const Shape& shape, std::int64_t axis) {
+  return shape[static_cast<std::size_t>(axis)].value();
+}
+
+bool all(const Convolution::Pair& pair, std::int64_t value) { return pair[0] == value && pair[1] == value; }
+
+// The axes of the three arrays in the wanted order.
+struct Orders {
+  Ints operand, kernel, result;
+};
+Orders wanted_orders(const ir::ConvolutionAxes& axes, Kind kind) {
+  const auto order = [](std::int64_t first, const Ints& spatial, std::int64_t last) {
+    return Ints{first, spatial[0], spatial[1], last};
+  };
+  const bool swapped = kind == Kind::weight_grad;
+  return {swapped ? order(axes.operand_feature, axes.operand_spatial, axes.operand_batch)
+                  : order(axes.operand_batch, axes.operand_spatial, axes.operand_feature),
+          kind == Kind::forward ? order(axes.kernel_output, axes.kernel_spatial, axes.kernel_input)
+                                : order(axes.kernel_input, axes.kernel_spatial, axes.kernel_output),
+          swapped ? order(axes.result_feature, axes.result_spatial, axes.result_batch)
+                  : order(axes.result_batch, axes.result_spatial, axes.result_feature)};
+}
+
+std::string wanted_layout(Kind kind) {
+  switch (kind) {
+    case Kind::forward: return "b01f_o01i->b01f";
+    case Kind::input_grad: return "b01f_i01o->b01f";
+    case Kind::weight_grad: return "f01b_i01o->f01b";
+  }
+  return {};
+}
+
+bool is_in_order(const Ints& order) { return std::is_sorted(order.begin(), order.end()); }
+
+Ints inverse(const Ints& permutation) {
+  Ints out(permutation.size());
+  for (std::size_t i = 0; i < permutation.size(); ++i)
+    out[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
+  return out;
+}
+
+// The padding after an image with which the forward convolution has the sizes it has: that before it where
+// this fits.
+std::optional<std::int64_t> padding_after(std::int64_t image, std::int64_t window, std::int64_t result,
+                                          std::int64_t stride, std::int64_t dilation, std::int64_t before) {
+  const std::int64_t reach = (window - 1) * dilation + 1,
+                     exact = (result - 1) * stride + reach - image - before;
+  if (before >= exact && before < exact + stride) return before;
+  const std::int64_t least = std::max<std::int64_t>(exact, 0);
+  if (least >= exact + stride) return std::nullopt;
+  return least;
+}
+
+// The convolution under rewriting; its new operands have the old ones' types.
+std::optional<Convolution> rewritten(const ir::Rewrite& r) {
+  ir::Graph alone;
+  ir::Values inputs;
+  for (const ir::Value& operand : r.operands)
+    inputs.push_back(alone.input(fmt::format("i{}", inputs.size()), operand.type()));
+  const ir::Value copy = alone.add(Op::convolution, inputs, r.node.attrs);
+  Convolution read;
+  if (!read_convolution(alone, alone.node(copy.id().node), read).empty()) return std::nullopt;
+  return read;
+}
+
+// More zeros at the end of the last axis.
+ir::Value widened(const ir::Value& x, std::int64_t more) {
+  Ints none(static_cast<std::size_t>(x.rank()), 0), high = none;
+  high.back() = more;
+  return ops::pad(x, ops::scalar_like(x, 0), none, high);
+}
+
+}  // namespace
+
+std::string Convolution::text() const {
+  const char* const kinds[] = {"forward", "input_grad", "weight_grad"};
+  return fmt::format(
+      "{} n{} c{} k{} g{} image{}x{} window{}x{} result{}x{} stride{}x{} dilation{}x{} pad{}x{},{}x{} {}->{}",
+      kinds[static_cast<int>(kind)], batch, channels, filters, groups, image[0], image[1], window[0],
+      window[1], result[0], result[1], strides[0], strides[1], dilations[0], dilations[1], before[0],
+      before[1], after[0], after[1], systole::name(operands), systole::name(output));
+}
+
+std::string read_convolution(const ir::Graph& graph, const ir::Node& node, Convolution& out) {
+  const auto& attrs = node.as<ir::ConvolutionAttrs>();
+  const ir::ConvolutionAxes axes = ir::parse_convolution_layout(attrs.layout);
+  if (axes.operand_spatial.size() != 2) return "an image of two dimensions is wanted";
+  if (attrs.batch_groups != 1) return "groups of batches";
+  const Type &x = graph.type(node.operands[0]), &w = graph.type(node.operands[1]), &y = node.types[0];
+  const Convolution::Pair strides = pair(attrs.strides, 1), low = pair(attrs.pad_low, 0),
+                          high = pair(attrs.pad_high, 0), stretched = pair(attrs.operand_dilation, 1),
+                          dilations = pair(attrs.kernel_dilation, 1), reverse = pair(attrs.reverse, 0);
+  const Convolution::Pair operand = sizes(x.shape, axes.operand_spatial),
+                          kernel = sizes(w.shape, axes.kernel_spatial),
+                          result = sizes(y.shape, axes.result_spatial);
+  out.operands = x.dtype;
+  out.output = y.dtype;
+  if (w.dtype != x.dtype) return "operands of two dtypes";
+  out.groups = attrs.feature_groups;
+  const bool reversed = (reverse[0] == 1 || kernel[0] == 1) && (reverse[1] == 1 || kernel[1] == 1);
+  const bool plain =
+      (reverse[0] == 0 || kernel[0] == 1) && (reverse[1] == 0 || kernel[1] == 1) && all(stretched, 1);
+  if (plain &&
+      (kernel[0] < result[0] || kernel[1] < result[1] || attrs.feature_groups != 1 || !all(strides, 1))) {
+    out.kind = Kind::forward;
+    out.batch = size(x.shape, axes.operand_batch);
+    out.channels = size(x.shape, axes.operand_feature);
+    out.filters = size(w.shape, axes.kernel_output);
+    out.image = operand;
+    out.window = kernel;
+    out.result = result;
+    out.strides = strides;
+    out.dilations = dilations;
+    out.before = low;
+    out.after = high;
+  } else if (plain) {  // a window as large as the image: x and the gradient of y make that of w
+    out.kind = Kind::weight_grad;
+    out.batch = size(x.shape, axes.operand_feature);
+    out.channels = size(x.shape, axes.operand_batch);
+    out.filters = size(w.shape, axes.kernel_output);
+    out.image = operand;
+    out.window = result;
+    out.result = kernel;
+    out.strides = dilations;
+    out.dilations = strides;
+    out.before = low;
+  } else if (reversed && all(strides, 1)) {
+    if (attrs.feature_groups != 1) return "groups in a gradient";
+    out.kind = Kind::input_grad;
+    out.batch = size(x.shape, axes.operand_batch);
+    out.channels = size(w.shape, axes.kernel_output);
+    out.filters = size(w.shape, axes.kernel_input);
+    out.image = result;
+    out.window = kernel;
+    out.result = operand;
+    out.strides = stretched;
+    out.dilations = dilations;
+    for (std::size_t i = 0; i < 2; ++i) out.before[i] = dilations[i] * (kernel[i] - 1) - low[i];
+  } else {
+    return "neither a convolution nor the gradient of one";
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (out.kind != Kind::forward) {
+      const std::optional<std::int64_t> after = padding_after(
+          out.image[i], out.window[i], out.result[i], out.strides[i], out.dilations[i], out.before[i]);
+      if (!after) return "it reads beyond its padding";
+      out.after[i] = *after;
+    }
+    if (out.before[i] < 0 || out.after[i] < 0) return "an image that is cut";
+  }
+  for (const std::int64_t n : {out.batch, out.channels, out.filters, out.image[0], out.image[1],
+                               out.window[0], out.window[1], out.result[0], out.result[1]})
+    if (n == 0) return "there is nothing to sum";
+  return {};
+}
+
+bool is_channels_last(const ir::Node& node, const Convolution& convolution) {
+  const ir::ConvolutionAxes axes = ir::parse_convolution_layout(node.as<ir::ConvolutionAttrs>().layout);
+  const Orders orders = wanted_orders(axes, convolution.kind);
+  return is_in_order(orders.operand) && is_in_order(orders.kernel) && is_in_order(orders.result);
+}
+
+ir::Graph with_channels_last(const ir::Graph& graph) {
+  return ir::rewrite(graph, [](const ir::Rewrite& r) -> std::optional<ir::Values> {
+    if (r.node.op != Op::convolution) return std::nullopt;
+    auto attrs = r.node.as<ir::ConvolutionAttrs>();
+    const ir::ConvolutionAxes axes = ir::parse_convolution_layout(attrs.layout);
+    if (axes.operand_spatial.size() != 2) return std::nullopt;
+    const std::optional<Convolution> read = rewritten(r);
+    if (!read) return std::nullopt;
+    const Orders orders = wanted_orders(axes, read->kind);
+    if (is_in_order(orders.operand) && is_in_order(orders.kernel) && is_in_order(orders.result))
+      return std::nullopt;
+    const auto turned = [](const ir::Value& x, const Ints& order) {
+      return is_in_order(order) ? x : ops::transpose(x, order);
+    };
+    attrs.layout = wanted_layout(read->kind);
+    const ir::Value made =
+        r.graph.add(Op::convolution,
+                    {turned(r.operands[0], orders.operand), turned(r.operands[1], orders.kernel)}, attrs);
+    return ir::Values{turned(made, inverse(orders.result))};
+  });
+}
+
+ir::Graph with_more_channels(const ir::Graph& graph, const Channels& channels) {
+  return ir::rewrite(graph, [&](const ir::Rewrite& r) -> std::optional<ir::Values> {
+    if (r.node.op != Op::convolution) return std::nullopt;
+    const auto& attrs = r.node.as<ir::ConvolutionAttrs>();
+    const std::optional<Convolution> read = rewritten(r);
+    if (!read || read->kind == Kind::input_grad || read->groups != 1) return std::nullopt;
+    if (!is_channels_last(r.node, *read)) return std::nullopt;
+    const std::int64_t more = channels(*read) - read->channels;
+    if (more <= 0) return std::nullopt;
+    const ir::Value image = widened(r.operands[0], more);
+    if (read->kind == Kind::forward)
+      return ir::Values{r.graph.add(Op::convolution, {image, widened(r.operands[1], more)}, attrs)};
+    const ir::Value all = r.graph.add(Op::convolution, {image, r.operands[1]}, attrs);
+    return ir::Values{ops::slice_axis(all, -1, 0, read->channels)};
+  });
+}
+
+}  // namespace systole::cuda

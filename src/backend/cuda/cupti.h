@@ -1,0 +1,59 @@
+#pragma once
+
+// What the GPU did, on the timeline: CUPTI's records of kernels, copies and memsets, each with the times at
+// which the GPU began and ended it, in rows of their own ("cuda:0 stream 7"). Nothing waits for them, so a
+// step stays one launch. A record has the name of the step that made its work: of the call for work that is
+// launched, of the node for work of a graph, by callbacks of CUPTI on the thread that is in the step.
+//
+// Without a timeline none of this is loaded. Where CUPTI is not to be had, one line of the log says why, and
+// steps are waited for instead.
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "backend/cuda/cupti_api.h"
+#include "runtime/timeline.h"
+
+namespace systole::cuda {
+
+class Device;
+
+namespace cupti {
+
+extern std::atomic<bool> recording;
+
+// Begins to record if there is a timeline and CUPTI lets it. The context of a device must be there.
+void start_recording();
+
+// The number of the recording that work of the device goes into; 0 where there is none. Graphs captured
+// before it began have no names.
+std::uint64_t recording_of(const Device& device);
+
+void forget(const Device& device);  // it goes, and is not waited for when the recording ends
+
+// Whether the timeline of the GPU is CUPTI's.
+inline bool is_recording() { return recording.load(std::memory_order_relaxed); }
+
+// Work that this thread makes from here to the end of the block is of this step.
+class Step {
+ public:
+  Step(const std::string& label, const std::string& details)
+      : outer_(is_recording() ? enter(label, details) : kNotEntered) {}
+  ~Step() {
+    if (outer_ != kNotEntered) leave(outer_);
+  }
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+ private:
+  static constexpr std::int64_t kNotEntered = -2;
+  static std::int64_t enter(const std::string& label, const std::string& details);  // the step outside
+  static void leave(std::int64_t outer);
+  const std::int64_t outer_;
+};
+
+void set_api(const Api* api);  // in the library's place: one of a test's own; null: the library's again
+
+}  // namespace cupti
+}  // namespace systole::cuda

@@ -1,0 +1,92 @@
+#pragma once
+
+// A GPU: its context, memory, streams and transfers. What it is is known at once; its context is made when
+// first needed and kept as long as the process, and an attempt that failed can be repeated. A context that a
+// kernel destroyed stays lost: every call then throws kContextLost without asking the driver.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/memory.h"
+#include "systole/base/error.h"
+
+namespace systole::cuda {
+
+class Device {
+ public:
+  explicit Device(int ordinal);  // throws kUnsupported for one that is too old
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  int ordinal() const { return ordinal_; }
+  const std::string& name() const { return name_; }
+  const std::string& architecture() const { return architecture_; }  // "sm_90"
+  int capability() const { return capability_; }                     // 90
+  int multiprocessors() const { return multiprocessors_; }
+  std::int64_t memory_bytes() const { return memory_bytes_; }
+
+  void activate() const;               // for the calling thread; every call of the driver needs it
+  bool try_activate() const noexcept;  // for destructors: false when there is nothing to be freed any more
+  bool is_lost() const { return health_.is_lost(); }
+  Error lost_error() const;
+
+  Stream take_stream() const;  // one that nobody has
+  void give_stream(Stream stream) const;
+  Stream transfers() const;                   // of uploads
+  void settle(Stream stream) const noexcept;  // waits for all work on it, whatever became of it
+
+  // Throws kOutOfMemory with the bytes wanted and free, and the largest arrays there are.
+  Address allocate(const Memory& owner, Stream stream) const;
+  void free(const Memory& owner, Stream stream) const noexcept;
+  Event take_event() const;
+  void give_event(Event event) const;
+
+  // Through pinned memory. An upload returns when the host's memory may change; a download when it is there.
+  // Each has a stream of its own, so that neither waits for what the other waits for.
+  void upload(const std::byte* from, Memory& to) const;
+  void download(const Memory& from, std::byte* to) const;
+
+  // Whether this GPU can read the other's memory itself; then `from` may be the other's.
+  bool can_read(const Device& other) const;
+  void copy(Memory& from, Memory& to) const;
+
+ private:
+  struct Opened;
+  const Opened& opened() const;
+  std::string out_of_memory(const Memory& wanted) const;
+
+  const int ordinal_;
+  int handle_ = 0;  // the driver's
+  std::string name_, architecture_;
+  int capability_ = 0, multiprocessors_ = 0;
+  std::int64_t memory_bytes_ = 0;
+  mutable Health health_;
+  mutable std::mutex open_mutex_;
+  mutable std::unique_ptr<Opened> opened_;
+  mutable std::atomic<const Opened*> ready_{nullptr};
+  mutable std::mutex mutex_;              // of what follows
+  mutable std::set<const Memory*> live_;  // that has memory
+  mutable std::vector<Event> events_;     // free ones
+  mutable std::vector<Stream> streams_;   // free ones
+  mutable std::map<int, bool> readable_;  // by the other's ordinal
+};
+
+// All that can be used; the others are in `left_out`, in words.
+struct Devices {
+  std::vector<std::unique_ptr<Device>> usable;
+  std::string left_out;
+};
+Devices find_devices();
+const Devices& all_devices();  // found once
+const Device& device_of(int ordinal);
+
+}  // namespace systole::cuda

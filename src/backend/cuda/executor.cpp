@@ -1,0 +1,389 @@
+#include "backend/cuda/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "backend/cuda/cupti.h"
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/target.h"
+#include "backend/cuda/tuning.h"
+#include "backend/step_text.h"
+#include "base/log.h"
+#include "codegen/kernel.h"
+#include "eval/eval.h"
+#include "runtime/disk_cache.h"
+#include "systole/base/error.h"
+
+namespace systole::cuda {
+
+namespace {
+
+using lower::BufferId;
+using lower::BufferInfo;
+using lower::Step;
+using lower::StepKind;
+
+constexpr std::int64_t kMostNodes = 100'000;  // of a graph that is launched whole
+
+class Generator {
+ public:
+  Generator(const Device& device, const Target& target) : device_(device), target_(target) {}
+
+  void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled) {
+    compiled.program = &program;
+    compiled.calls.resize(program.steps.size());
+    compiled.sub_programs.resize(program.steps.size());
+    compiled.constants.resize(program.buffers.size());
+    for (std::size_t b = 0; b < program.buffers.size(); ++b)
+      if (const BufferInfo& info = program.buffers[b];
+          info.role == BufferInfo::Role::constant && info.shares < 0) {
+        compiled.constants[b] = std::make_shared<Memory>(device_, info.bytes, info.type, device_.transfers());
+        device_.upload(info.value->bytes(), *compiled.constants[b]);
+      }
+    for (std::size_t s = 0; s < program.steps.size(); ++s) {
+      const Step& step = program.steps[s];
+      const std::string name = fmt::format("{}{}", prefix, s);
+      Compiled::Call& call = compiled.calls[s];
+      call.label = runtime::step_label(step, name);
+      if (step.kind == StepKind::library) {
+        call.library = target_.library_call(step);
+        call.label = step.implementation + " " + call.label;
+      } else if (add_kernels(program, step, name, call)) {
+        call.launches = wanted_.back().ways[0].launches;
+      } else if (step.programs.empty() && step.kind != StepKind::copy) {
+        log(LogLevel::info, fmt::format("cuda: {} runs on the host: it has no kernel", call.label));
+        needs_host_ = true;
+      }
+      if (step.kind == StepKind::loop || step.kind == StepKind::branch) needs_host_ = true;
+      call.details = runtime::step_details(
+          program, step, call.launches.empty() ? 0 : static_cast<std::int64_t>(call.launches[0].groups));
+      compiled.sub_programs[s].resize(step.programs.size());
+      for (std::size_t k = 0; k < step.programs.size(); ++k)
+        generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k]);
+    }
+  }
+
+  const std::vector<codegen::Kernel>& kernels() const { return kernels_.distinct(); }
+  bool needs_host() const { return needs_host_; }
+  // Modules by the names of their kernels.
+  void link(const std::map<std::string, LoadedModule>& modules) {
+    for (Wanted& wanted : wanted_)
+      for (Way& way : wanted.ways)
+        for (std::size_t i = 0; i < way.launches.size(); ++i)
+          check(driver().cuModuleGetFunction(&way.launches[i].function, modules.at(way.kernels[i]),
+                                             way.kernels[i].c_str()),
+                "cuModuleGetFunction");
+  }
+  // Takes the fastest form of each.
+  void choose() {
+    const auto begin = std::chrono::steady_clock::now();
+    constexpr std::chrono::seconds kMost{10};
+    for (Wanted& wanted : wanted_) {
+      std::size_t best = 0;
+      if (wanted.ways.size() > 1 && std::chrono::steady_clock::now() - begin < kMost)
+        best = static_cast<std::size_t>(
+            best_of(device_, wanted.question, [&](Stream stream) { return trial(wanted, stream); }).choice);
+      wanted.call->launches = wanted.ways[best].launches;
+    }
+  }
+
+ private:
+  struct Way {  // a form
+    std::vector<Compiled::Launch> launches;
+    std::vector<std::string> kernels;  // their names
+  };
+  struct Wanted {
+    Compiled::Call* call = nullptr;
+    std::vector<Way> ways;  // none where a form is like the first
+    Question question;
+    std::vector<std::int64_t> bytes;  // of the kernels' buffers
+  };
+
+  Way way_of(std::vector<codegen::Kernel> kernels) {
+    Way way;
+    for (codegen::Kernel& kernel : kernels) {
+      way.launches.push_back(
+          {nullptr, static_cast<unsigned>(kernel.groups), static_cast<unsigned>(kernel.threads)});
+      way.kernels.push_back(kernels_.add(std::move(kernel)));
+    }
+    return way;
+  }
+
+  // Whether the step has kernels.
+  bool add_kernels(const lower::Program& program, const Step& step, const std::string& name,
+                   Compiled::Call& call) {
+    std::vector<codegen::Kernel> first = codegen::make_kernels(step, name, codegen::Dialect::cuda);
+    if (first.empty()) return false;
+    Wanted wanted{.call = &call};
+    std::int64_t all = 0;
+    for (const std::vector<BufferId>* list : {&step.inputs, &step.outputs})
+      for (const BufferId b : *list) {
+        wanted.bytes.push_back(program.buffers[static_cast<std::size_t>(b)].bytes);
+        all += wanted.bytes.back();
+      }
+    wanted.bytes.push_back(
+        step.workspace >= 0 ? program.buffers[static_cast<std::size_t>(step.workspace)].bytes : 0);
+    const std::vector<codegen::Form> forms = codegen::forms(step);
+    if (all < kLargeBytes || forms.size() == 1) {
+      wanted.ways.push_back(way_of(std::move(first)));
+    } else {
+      runtime::CacheKey text("forms");
+      for (const codegen::Kernel& kernel : first)
+        text.add(kernel.source.substr(kernel.source.find('(', kernel.source.find(kernel.name))));
+      wanted.question = {.name = runtime::step_label(step, "kernel"),
+                         .details = fmt::format("{} {}", text.file_name(), nvrtc_version()),
+                         .choice = "form",
+                         .count = static_cast<int>(forms.size()),
+                         .is_measured = !target_.is_deterministic(),
+                         .most_seconds = 0.03};
+      add_forms(step, name, forms, std::move(first), wanted);
+    }
+    wanted_.push_back(std::move(wanted));
+    return true;
+  }
+
+  void add_forms(const Step& step, const std::string& name, const std::vector<codegen::Form>& forms,
+                 std::vector<codegen::Kernel> first, Wanted& wanted) {
+    const auto made = [&](std::size_t i) {
+      return codegen::make_kernels(step, fmt::format("{}_form{}", name, i), codegen::Dialect::cuda, forms[i]);
+    };
+    const std::optional<Answer> known = known_answer(device_, wanted.question);
+    if (known || tuned_ >= kMostTuned) {
+      const std::size_t choice = known ? static_cast<std::size_t>(known->choice) : 0;
+      wanted.ways.push_back(way_of(choice == 0 ? std::move(first) : made(choice)));
+      return;
+    }
+    wanted.ways.push_back(way_of(std::move(first)));
+    const std::size_t before = kernels_.distinct().size();
+    for (std::size_t i = 1; i < forms.size(); ++i) {
+      Way way = way_of(made(i));
+      if (way.kernels == wanted.ways[0].kernels) way = {};
+      wanted.ways.push_back(std::move(way));
+    }
+    tuned_ += kernels_.distinct().size() > before ? 1 : 0;
+  }
+
+  Trial trial(const Wanted& wanted, Stream stream) const {
+    auto scratch = std::make_shared<const Scratch>(device_, stream, wanted.bytes);
+    return [&wanted, scratch](int choice, Stream on) {
+      const Way& way = wanted.ways[static_cast<std::size_t>(choice)];
+      if (way.launches.empty()) throw Error(ErrorKind::kUnsupported, "cuda", "a form like the first");
+      std::vector<Address> addresses = scratch->addresses();
+      std::vector<void*> parameters;
+      for (Address& address : addresses) parameters.push_back(&address);
+      for (const Compiled::Launch& launch : way.launches)
+        check(driver().cuLaunchKernel(launch.function, launch.groups, 1, 1, launch.threads, 1, 1, 0, on,
+                                      parameters.data(), nullptr),
+              "cuLaunchKernel");
+    };
+  }
+
+  static constexpr std::int64_t kLargeBytes = std::int64_t{8} << 20;  // less is not worth a choice
+  static constexpr int kMostTuned = 48;                               // kernels
+
+  const Device& device_;
+  const Target& target_;
+  codegen::KernelSet kernels_;
+  std::vector<Wanted> wanted_;
+  int tuned_ = 0;
+  bool needs_host_ = false;
+};
+
+// Machine code from the cache, or from the compiler.
+std::string compiled_code(const Device& device, const std::string& source) {
+  runtime::CacheKey key("cuda");
+  key.add(source).add(device.architecture()).add(nvrtc_version());
+  const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
+  if (cache)
+    if (std::optional<std::string> found = cache->find(key)) return *std::move(found);
+  const auto begin = std::chrono::steady_clock::now();
+  std::string code = machine_code(source, {.architecture = device.architecture(), .flags = {"-w"}});
+  if (cache && cache->is_worth(std::chrono::steady_clock::now() - begin)) cache->store(key, code);
+  return code;
+}
+
+// Kernels in parts of about one size, which are compiled at the same time.
+std::vector<std::vector<codegen::Kernel>> in_parts(const std::vector<codegen::Kernel>& kernels) {
+  constexpr std::size_t kLeast = 32 * 1024, kMostParts = 16;  // bytes of source
+  std::size_t all = 0;
+  for (const codegen::Kernel& kernel : kernels) all += kernel.source.size();
+  const std::size_t threads = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t size = std::max(kLeast, all / std::min(threads, kMostParts) + 1);
+  std::vector<std::vector<codegen::Kernel>> parts;
+  std::size_t room = 0;
+  for (const codegen::Kernel& kernel : kernels) {
+    if (parts.empty() || room < kernel.source.size()) {
+      parts.emplace_back();
+      room = size;
+    }
+    parts.back().push_back(kernel);
+    room -= std::min(room, kernel.source.size());
+  }
+  return parts;
+}
+
+std::vector<std::string> compiled_parts(const Device& device,
+                                        const std::vector<std::vector<codegen::Kernel>>& parts) {
+  std::vector<std::string> code(parts.size());
+  std::vector<std::exception_ptr> failures(parts.size());
+  const auto compile = [&](std::size_t i) {
+    try {
+      code[i] = compiled_code(device, codegen::source_file(parts[i], codegen::Dialect::cuda));
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  std::size_t left = 0;  // to this thread: one part, and those for which there is no other
+  for (left = parts.size(); left > 1; --left) try {
+      others.emplace_back(compile, left - 1);
+    } catch (const std::system_error&) {
+      break;
+    }
+  for (std::size_t i = 0; i < left; ++i) compile(i);
+  for (std::thread& other : others) other.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  return code;
+}
+
+std::shared_ptr<ModuleObject> load(const Device& device, const std::string& code) {
+  LoadedModule module = nullptr;
+  check(driver().cuModuleLoadData(&module, code.data()), "cuModuleLoadData");
+  return {module, [&device](LoadedModule m) {
+            if (device.try_activate()) driver().cuModuleUnload(m);
+          }};
+}
+
+std::int64_t nodes_of(const lower::Program& program) {
+  std::int64_t count = 0;
+  for (const Step& step : program.steps) {
+    ++count;
+    for (const auto& sub : step.programs) count += std::max<std::int64_t>(1, step.length) * nodes_of(*sub);
+  }
+  return count;
+}
+
+}  // namespace
+
+std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph,
+                                          const runtime::CompileOptions& options) {
+  device.activate();
+  const Target target(device, options.math, options.deterministic);
+  auto module = std::make_shared<Module>();
+  module->device = &device;
+  {
+    const timeline::Span span("compile", "lower");
+    module->program = lower::make_program(lower::prepared(graph, target, options.optimize), target);
+  }
+  Generator generator(device, target);
+  {
+    const timeline::Span span("compile", "codegen");
+    generator.generate(module->program, "k", module->compiled);
+  }
+  {
+    const timeline::Span span("compile", "nvrtc");
+    const std::vector<std::vector<codegen::Kernel>> parts = in_parts(generator.kernels());
+    std::map<std::string, LoadedModule> found;
+    for (const std::string& code : compiled_parts(device, parts)) {
+      const std::size_t part = module->kernels.size();
+      module->kernels.push_back(load(device, code));
+      for (const codegen::Kernel& kernel : parts[part]) found[kernel.name] = module->kernels.back().get();
+    }
+    generator.link(found);
+  }
+  {
+    const timeline::Span span("compile", "forms");
+    generator.choose();
+  }
+  module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes;
+  return module;
+}
+
+Machine::Machine(const Context& context, const Compiled& compiled)
+    : device_(&context.device),
+      home_(context.stream),
+      stream_(context.stream),
+      compiled_(&compiled),
+      way_(context.device, context.lanes, *compiled.program) {
+  std::size_t most = 0;
+  for (const Step& step : compiled.program->steps) {
+    most = std::max(most, step.inputs.size() + step.outputs.size() + 1);
+    if (step.kind == StepKind::loop && !answer_)
+      answer_ = std::make_shared<Memory>(*device_, 1, Type{DType::boolean, {}}, stream_);
+  }
+  addresses_.resize(most);
+  parameters_.resize(most);
+}
+
+Machine::Place Machine::constant(BufferId b) const {
+  const MemoryRef& memory = compiled_->constants[static_cast<std::size_t>(b)];
+  memory->before_reading(stream_);
+  return memory->address();
+}
+
+void Machine::enter(std::size_t step) {
+  const Stream stream = way_.enter(step);
+  stream_ = stream != nullptr ? stream : home_;
+}
+
+bool Machine::is_true(Place place) const {
+  std::byte value{0};
+  check(driver().cuMemcpyDtoHAsync(&value, place, 1, stream_), "cuMemcpyDtoHAsync");
+  check(driver().cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  return value != std::byte{0};
+}
+
+void Machine::copy(Place from, Place to, std::size_t bytes) const {
+  if (bytes > 0) check(driver().cuMemcpyDtoDAsync(to, from, bytes, stream_), "cuMemcpyDtoDAsync");
+}
+
+void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
+  const Step& step = compiled_->program->steps[s];
+  const Compiled::Call& call = compiled_->calls[s];
+  if (call.launches.empty() && !call.library) return evaluate(step, walker);
+  std::size_t count = 0;
+  for (const BufferId b : step.inputs) addresses_[count++] = walker.place(b);
+  for (const BufferId b : step.outputs) addresses_[count++] = walker.place(b);
+  addresses_[count] = walker.workspace(step);
+  const cupti::Step named(call.label, call.details);
+  if (call.library) {
+    const std::span<const Address> all(addresses_);
+    call.library->run(stream_, all.subspan(0, step.inputs.size()),
+                      all.subspan(step.inputs.size(), step.outputs.size()), addresses_[count]);
+  }
+  for (std::size_t i = 0; i <= count; ++i) parameters_[i] = &addresses_[i];
+  for (const Compiled::Launch& launch : call.launches)
+    if (launch.groups > 0)
+      check(driver().cuLaunchKernel(launch.function, launch.groups, 1, 1, launch.threads, 1, 1, 0, stream_,
+                                    parameters_.data(), nullptr),
+            "cuLaunchKernel");
+  if (timeline::is_on() && !cupti::is_recording())
+    check(driver().cuStreamSynchronize(stream_), "cuStreamSynchronize");  // the span is of the work
+}
+
+void Machine::evaluate(const Step& step, const runtime::Walker<Machine>& walker) const {
+  const Driver& cu = driver();
+  std::vector<Literal> arguments;
+  for (const BufferId b : step.inputs) {
+    Literal& value = arguments.emplace_back(walker.info(b).type);
+    if (value.byte_size() > 0)
+      check(cu.cuMemcpyDtoHAsync(value.mutable_bytes(), walker.place(b), value.byte_size(), stream_),
+            "cuMemcpyDtoHAsync");
+  }
+  check(cu.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  const std::vector<Literal> results = eval::evaluate(step.region.graph, arguments);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (results[i].byte_size() > 0)
+      check(cu.cuMemcpyHtoDAsync(walker.place(step.outputs[i]), results[i].bytes(), results[i].byte_size(),
+                                 stream_),
+            "cuMemcpyHtoDAsync");
+  check(cu.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+}
+
+}  // namespace systole::cuda

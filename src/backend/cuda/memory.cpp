@@ -1,0 +1,95 @@
+#include "backend/cuda/memory.h"
+
+#include <algorithm>
+
+#include "backend/cuda/device.h"
+#include "systole/base/error.h"
+
+namespace systole::cuda {
+
+Moment::Moment(const Device& device, Stream stream)
+    : device_(device), stream_(stream), event_(device.take_event()) {
+  try {
+    check(driver().cuEventRecord(event_, stream), "cuEventRecord");
+  } catch (...) {
+    device.give_event(event_);
+    device.settle(stream);
+    throw;
+  }
+}
+
+Moment::~Moment() { device_.give_event(event_); }
+
+void Moment::make_wait(Stream other) const {
+  if (other != stream_) check(driver().cuStreamWaitEvent(other, event_, 0), "cuStreamWaitEvent");
+}
+
+void Moment::wait() const { check(driver().cuEventSynchronize(event_), "cuEventSynchronize"); }
+
+Memory::Memory(const Device& device, std::int64_t bytes, Type what, Stream stream, const char* role)
+    : device_(device), bytes_(bytes), what_(std::move(what)), role_(role), home_(stream) {
+  if (bytes > 0) address_ = device.allocate(*this, stream);
+}
+
+Memory::~Memory() {
+  if (address_ == 0) return;
+  const Stream last = last_stream();
+  if (device_.try_activate()) try {
+      before_writing(last);
+    } catch (const Error&) {  // what cannot be put in order is waited for
+      if (!device_.is_lost()) succeeded(driver().cuCtxSynchronize(), "cuCtxSynchronize");
+    }
+  device_.free(*this, last);
+}
+
+Stream Memory::last_stream() const {
+  const std::lock_guard lock(mutex_);
+  const Moment* const last = read_.empty() ? written_.get() : read_.back().get();
+  return last != nullptr && &last->device() == &device_ ? last->stream() : home_;
+}
+
+void Memory::wait_for_writer(Stream stream) const {
+  if (!written_ || written_->stream() == stream) return;
+  if (std::find(waited_.begin(), waited_.end(), stream) != waited_.end()) return;
+  written_->make_wait(stream);
+  waited_.push_back(stream);
+}
+
+void Memory::before_reading(Stream stream) const {
+  const std::lock_guard lock(mutex_);
+  wait_for_writer(stream);
+}
+
+void Memory::before_writing(Stream stream) const {
+  const std::lock_guard lock(mutex_);
+  wait_for_writer(stream);
+  for (const MomentRef& moment : read_) moment->make_wait(stream);
+}
+
+void Memory::was_read(const MomentRef& moment) {
+  const std::lock_guard lock(mutex_);
+  for (MomentRef& known : read_)
+    if (known->stream() == moment->stream()) {
+      known = moment;
+      return;
+    }
+  read_.push_back(moment);
+}
+
+void Memory::was_written(const MomentRef& moment) {
+  const std::lock_guard lock(mutex_);
+  written_ = moment;
+  waited_.clear();
+  read_.clear();
+}
+
+void Memory::wait_until_written() const {
+  MomentRef moment;
+  {
+    const std::lock_guard lock(mutex_);
+    moment = written_;
+  }
+  if (moment) moment->wait();
+}
+
+}  // namespace systole::cuda

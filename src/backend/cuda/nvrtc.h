@@ -1,0 +1,24 @@
+#pragma once
+
+// CUDA C++ to machine code by NVRTC, the library that comes with the toolkit and as a package of its own.
+
+#include <string>
+#include <vector>
+
+namespace systole::cuda {
+
+// Empty when there is one, else why not.
+std::string nvrtc_absence();
+std::string nvrtc_version();  // "13.0"
+
+struct NvrtcOptions {
+  std::string architecture;              // "sm_90"
+  std::vector<std::string> flags;        // more of them
+  std::string file_name = "kernels.cu";  // in its messages
+};
+
+// Throws kUnsupported without the library, kInvalidArgument with the compiler's words for a source that it
+// refuses. `log` gets what it says of one that it takes.
+std::string machine_code(const std::string& source, const NvrtcOptions& options, std::string* log = nullptr);
+
+}  // namespace systole::cuda

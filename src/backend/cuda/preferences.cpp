@@ -1,0 +1,47 @@
+#include "backend/cuda/preferences.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/env.h"
+#include "systole/base/error.h"
+
+namespace systole::cuda {
+
+namespace {
+
+constexpr const char* kPrefer = "SYSTOLE_CUDA_PREFER";
+
+}  // namespace
+
+LibraryChoice library_choice(std::string_view name) {
+  std::array<LibraryChoice, 5> all{{{"cudnn.pooling", false},
+                                    {"cudnn.batch_norm", false},
+                                    {"cudnn.rnn", true},
+                                    {"cudnn.rnn_grad", false},
+                                    {"cublasLt", false}}};
+  const auto find = [&](std::string_view word) {
+    return std::find_if(all.begin(), all.end(), [&](const LibraryChoice& each) { return each.name == word; });
+  };
+  const std::string list = env::text(kPrefer).value_or("");
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    std::string_view word = std::string_view(list).substr(begin, end - begin);
+    begin = end + 1;
+    if (word.empty()) continue;
+    const bool is_against = word.front() == '-';
+    if (is_against) word.remove_prefix(1);
+    const auto found = find(word);
+    if (found == all.end())
+      throw Error(ErrorKind::kInvalidArgument, kPrefer, "names nothing that could be preferred",
+                  "cudnn.pooling, cudnn.batch_norm, cudnn.rnn, cudnn.rnn_grad or cublasLt, - before one that "
+                  "is not wanted",
+                  std::string(word));
+    found->is_taken = !is_against;
+    found->is_asked_for = true;
+  }
+  return *find(name);
+}
+
+}  // namespace systole::cuda

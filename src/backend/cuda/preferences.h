@@ -1,0 +1,19 @@
+#pragma once
+
+// What users prefer where a library and generated kernels both do: SYSTOLE_CUDA_PREFER, a list such as
+// "cudnn.batch_norm,-cudnn.rnn".
+
+#include <string_view>
+
+namespace systole::cuda {
+
+struct LibraryChoice {
+  std::string_view name;      // "cudnn.pooling"
+  bool is_taken = false;      // the library's
+  bool is_asked_for = false;  // or against
+};
+
+// Throws kInvalidArgument for a list that names something else.
+LibraryChoice library_choice(std::string_view name);
+
+}  // namespace systole::cuda

@@ -1,0 +1,173 @@
+#include "backend/cuda/schedule.h"
+
+#include <algorithm>
+
+namespace systole::cuda {
+
+namespace {
+
+using lower::BufferId;
+using lower::BufferInfo;
+using lower::Program;
+using lower::Step;
+
+constexpr std::int32_t kMostLanes = 4;
+
+// Memory that a step touches: a part of the arena, or an array of its own.
+struct Span {
+  BufferId array = -1;  // -1: the arena
+  std::int64_t begin = 0, end = 0;
+};
+struct Touched {
+  std::vector<Span> read, written;
+};
+
+bool overlap(const std::vector<Span>& a, const std::vector<Span>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Span& x) {
+    return std::any_of(b.begin(), b.end(), [&](const Span& y) {
+      return x.array == y.array && x.begin < y.end && y.begin < x.end;
+    });
+  });
+}
+
+Span span_of(const Program& program, BufferId b) {
+  const BufferId memory = program.memory_of(b);
+  const BufferInfo& info = program.buffers[static_cast<std::size_t>(memory)];
+  if (info.role == BufferInfo::Role::temporary) return {-1, info.offset, info.offset + info.bytes};
+  return {memory, 0, std::max<std::int64_t>(info.bytes, 1)};
+}
+
+Touched touched_by(const Program& program, const Step& step) {
+  Touched touched;
+  for (const BufferId b : step.inputs) touched.read.push_back(span_of(program, b));
+  for (const BufferId b : step.outputs) touched.written.push_back(span_of(program, b));
+  if (step.workspace >= 0) touched.written.push_back(span_of(program, step.workspace));
+  return touched;
+}
+
+bool depends(const Touched& later, const Touched& earlier) {
+  return overlap(later.read, earlier.written) || overlap(later.written, earlier.written) ||
+         overlap(later.written, earlier.read);
+}
+
+}  // namespace
+
+Schedule make_schedule(const Program& program) {
+  const std::size_t count = program.steps.size();
+  Schedule schedule;
+  schedule.lane.assign(count, 0);
+  schedule.waits.resize(count);
+  schedule.is_awaited.assign(count, false);
+  std::vector<Touched> touched;
+  std::vector<std::vector<bool>> before(count);  // by step: those that are done when it begins
+  std::vector<std::int32_t> last{-1};            // by lane
+  for (std::size_t s = 0; s < count; ++s) {
+    touched.push_back(touched_by(program, program.steps[s]));
+    before[s].assign(s, false);
+    const auto add = [&](std::size_t d) {
+      before[s][d] = true;
+      for (std::size_t i = 0; i < d; ++i)
+        if (before[d][i]) before[s][i] = true;
+    };
+    std::vector<std::size_t> needed;
+    for (std::size_t d = s; d-- > 0;)
+      if (!before[s][d] && depends(touched[s], touched[d])) {
+        needed.push_back(d);
+        add(d);
+      }
+    // The lane of the latest that it needs; one that is done by then; a new one.
+    std::int32_t lane = -1;
+    if (!program.steps[s].programs.empty()) lane = 0;
+    for (const std::size_t d : needed)
+      if (lane < 0 && last[static_cast<std::size_t>(schedule.lane[d])] == static_cast<std::int32_t>(d))
+        lane = schedule.lane[d];
+    for (std::size_t l = 0; l < last.size() && lane < 0; ++l)
+      if (last[l] < 0 || before[s][static_cast<std::size_t>(last[l])]) lane = static_cast<std::int32_t>(l);
+    if (lane < 0 && static_cast<std::int32_t>(last.size()) < kMostLanes) {
+      lane = static_cast<std::int32_t>(last.size());
+      last.push_back(-1);
+    }
+    if (lane < 0) lane = static_cast<std::int32_t>(std::min_element(last.begin(), last.end()) - last.begin());
+    std::int32_t& tail = last[static_cast<std::size_t>(lane)];
+    if (tail >= 0 && !before[s][static_cast<std::size_t>(tail)]) add(static_cast<std::size_t>(tail));
+    tail = static_cast<std::int32_t>(s);
+    schedule.lane[s] = lane;
+    for (const std::size_t d : needed)
+      if (schedule.lane[d] != lane) {
+        schedule.waits[s].push_back(static_cast<std::int32_t>(d));
+        schedule.is_awaited[d] = true;
+      }
+  }
+  schedule.lanes = static_cast<std::int32_t>(last.size());
+  return schedule;
+}
+
+Lanes::~Lanes() {
+  for (std::size_t i = 1; i < streams_.size(); ++i) device_.give_stream(streams_[i]);
+}
+
+Stream Lanes::stream(std::int32_t lane) {
+  while (static_cast<std::size_t>(lane) >= streams_.size()) streams_.push_back(device_.take_stream());
+  return streams_[static_cast<std::size_t>(lane)];
+}
+
+Lanewalk::Lanewalk(const Device& device, Lanes* lanes, const Program& program)
+    : device_(&device),
+      lanes_(lanes),
+      schedule_(make_schedule(program)),
+      events_(program.steps.size() + 1 + kMostLanes, nullptr) {}
+
+Lanewalk::~Lanewalk() {
+  for (const Event event : events_)
+    if (event != nullptr) device_->give_event(event);
+}
+
+Lanewalk::Lanewalk(Lanewalk&& other) noexcept
+    : device_(other.device_),
+      lanes_(other.lanes_),
+      schedule_(std::move(other.schedule_)),
+      events_(std::move(other.events_)),
+      entered_(std::move(other.entered_)) {
+  other.events_.clear();
+}
+
+Event Lanewalk::event(std::size_t i) {
+  if (events_[i] == nullptr) events_[i] = device_->take_event();
+  return events_[i];
+}
+
+void Lanewalk::begin() {
+  if (!is_on()) return;
+  entered_.assign(static_cast<std::size_t>(schedule_.lanes), false);
+  check(driver().cuEventRecord(event(schedule_.lane.size()), lanes_->stream(0)), "cuEventRecord");
+}
+
+Stream Lanewalk::enter(std::size_t step) {
+  if (!is_on()) return lanes_ != nullptr ? lanes_->stream(0) : nullptr;
+  const std::int32_t lane = schedule_.lane[step];
+  const Stream stream = lanes_->stream(lane);
+  const auto wait = [&](Event event) {
+    check(driver().cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
+  };
+  if (lane > 0 && !entered_[static_cast<std::size_t>(lane)]) wait(event(schedule_.lane.size()));
+  entered_[static_cast<std::size_t>(lane)] = true;
+  for (const std::int32_t other : schedule_.waits[step]) wait(event(static_cast<std::size_t>(other)));
+  return stream;
+}
+
+void Lanewalk::leave(std::size_t step) {
+  if (!is_on() || !schedule_.is_awaited[step]) return;
+  check(driver().cuEventRecord(event(step), lanes_->stream(schedule_.lane[step])), "cuEventRecord");
+}
+
+void Lanewalk::end() {
+  if (!is_on()) return;
+  for (std::int32_t lane = 1; lane < schedule_.lanes; ++lane) {
+    if (!entered_[static_cast<std::size_t>(lane)]) continue;
+    const Event done = event(schedule_.lane.size() + 1 + static_cast<std::size_t>(lane));
+    check(driver().cuEventRecord(done, lanes_->stream(lane)), "cuEventRecord");
+    check(driver().cuStreamWaitEvent(lanes_->stream(0), done, 0), "cuStreamWaitEvent");
+  }
+}
+
+}  // namespace systole::cuda

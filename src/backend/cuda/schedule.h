@@ -1,0 +1,67 @@
+#pragma once
+
+// Which steps of a Program may run beside each other on a GPU. Steps go to lanes, which are streams; a step
+// waits for those of other lanes whose memory it touches, as far as its own lane does not order them already.
+// A captured graph then has a Program's own dependencies instead of the order it was written in.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "compile/program.h"
+
+namespace systole::cuda {
+
+struct Schedule {
+  std::vector<std::int32_t> lane;                // by step; 0 for loops and branches, which have lanes inside
+  std::vector<std::vector<std::int32_t>> waits;  // by step: those of other lanes that it waits for
+  std::vector<bool> is_awaited;                  // by step
+  std::int32_t lanes = 1;
+};
+Schedule make_schedule(const lower::Program& program);
+
+// The streams of a session's lanes, taken when they are first used. Lane 0 is the session's own.
+class Lanes {
+ public:
+  Lanes(const Device& device, Stream first) : device_(device), streams_{first} {}
+  ~Lanes();
+  Lanes(const Lanes&) = delete;
+  Lanes& operator=(const Lanes&) = delete;
+
+  Stream stream(std::int32_t lane);
+  bool are_used() const { return used_; }
+  void use(bool used) { used_ = used; }
+
+ private:
+  const Device& device_;
+  std::vector<Stream> streams_;
+  bool used_ = false;  // only while a graph is captured: one launch has no host between its steps
+};
+
+// A Program's way through the lanes.
+class Lanewalk {
+ public:
+  Lanewalk(const Device& device, Lanes* lanes, const lower::Program& program);
+  ~Lanewalk();
+  Lanewalk(Lanewalk&& other) noexcept;
+  Lanewalk& operator=(Lanewalk&&) = delete;
+
+  void begin();
+  Stream enter(std::size_t step);  // where it goes; what it waits for is awaited
+  void leave(std::size_t step);
+  void end();
+
+ private:
+  bool is_on() const { return lanes_ != nullptr && lanes_->are_used() && schedule_.lanes > 1; }
+  Event event(std::size_t i);  // of a step, then of the beginning, then of the lanes
+
+  const Device* device_;
+  Lanes* lanes_;
+  Schedule schedule_;
+  std::vector<Event> events_;
+  std::vector<bool> entered_;  // by lane
+};
+
+}  // namespace systole::cuda

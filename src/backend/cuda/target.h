@@ -1,0 +1,40 @@
+#pragma once
+
+// What the GPU's libraries do of a Program.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "compile/program.h"
+#include "compile/target.h"
+#include "systole/runtime.h"
+
+namespace systole::cuda {
+
+class LibraryCall;
+
+class Target final : public lower::Target {
+ public:
+  Target(const Device& device, runtime::Math math, bool is_deterministic = false)
+      : device_(device), math_(math), is_deterministic_(is_deterministic) {}
+  std::string_view name() const override { return "cuda"; }
+  bool is_deterministic() const { return is_deterministic_; }
+  lower::KernelLimits limits() const override {
+    return {.nodes = 400, .buffers = 500, .cuts_rows = true, .room = std::int64_t{64} << 20};
+  }
+  std::vector<lower::Claim> offers(const lower::Region& region) const override;
+  ir::Graph adapted(const ir::Graph& graph) const override;
+  bool reads_moved(const ir::Node& reader, std::size_t operand, const lower::Strided& view) const override;
+
+  std::shared_ptr<const LibraryCall> library_call(const lower::Step& step) const;
+
+ private:
+  const Device& device_;
+  const runtime::Math math_;
+  const bool is_deterministic_;
+};
+
+}  // namespace systole::cuda

@@ -1,0 +1,690 @@
+#include "fake_driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+namespace systole::cuda {
+
+using Work = std::function<void(Stream)>;
+
+struct ContextObject {
+  int gpu;
+};
+// Work of a capture's streams in the order in which it was put there. A stream joins by waiting for an event
+// of the capture, and must be waited for by the first before it ends.
+struct Captured {
+  enum class Kind { work, record, wait };
+  struct Node {
+    Kind kind;
+    std::size_t lane;  // the capture's how-many-th stream
+    Work work;
+    std::size_t event = 0;  // each record has a number
+  };
+  std::vector<Node> nodes;
+  std::size_t lanes = 0, events = 0;
+};
+struct Capture : Captured {
+  std::vector<Stream> streams;
+  std::vector<std::map<std::size_t, std::size_t>> seen;  // by lane: how many nodes of each lane come before
+  bool is_spoilt = false;
+
+  std::size_t lane_of(Stream stream) const {
+    return static_cast<std::size_t>(std::find(streams.begin(), streams.end(), stream) - streams.begin());
+  }
+  void join(Stream stream);
+  void add(Node node) {
+    ++seen[node.lane][node.lane];
+    nodes.push_back(std::move(node));
+  }
+};
+struct StreamObject {
+  int id, gpu;
+  std::map<int, std::uint64_t> clock;
+  std::shared_ptr<Capture> capture = nullptr;
+};
+struct EventObject {
+  int gpu;
+  std::map<int, std::uint64_t> clock;
+  std::shared_ptr<Capture> capture = nullptr;  // that it was recorded in
+  std::size_t number = 0;
+  std::map<std::size_t, std::size_t> seen = {};
+};
+
+void Capture::join(Stream stream) {
+  if (stream->capture != nullptr) return;
+  streams.push_back(stream);
+  seen.emplace_back();
+  lanes = streams.size();
+  stream->capture = streams[0] == stream ? nullptr : streams[0]->capture;
+}
+
+struct FunctionObject {
+  std::string name;
+  int gpu;
+};
+struct ModuleObject {
+  int gpu;
+  std::vector<std::shared_ptr<FunctionObject>> functions;
+};
+struct GraphObject {
+  Captured captured;
+};
+struct GraphExecObject {
+  Captured captured;
+};
+
+namespace {
+
+constexpr Status kInvalidValue = 1, kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400,
+                 kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
+                 kCaptureUnjoined = 904;
+
+FakeDriver* the_fake = nullptr;
+std::recursive_mutex mutex;
+thread_local Context current = nullptr;
+
+void merge(std::map<int, std::uint64_t>& into, const std::map<int, std::uint64_t>& other) {
+  for (const auto& [stream, count] : other) into[stream] = std::max(into[stream], count);
+}
+
+bool loses_context(Status status) { return status == kErrorIllegalAddress || status == 719; }
+
+}  // namespace
+
+// The functions of the table, each under the lock.
+struct FakeFunctions {
+  using Lock = std::lock_guard<std::recursive_mutex>;
+  static FakeDriver& fake() { return *the_fake; }
+
+  // A call that no test needs.
+  template <class... Parameters>
+  static Status unknown(Parameters...) {
+    return kNotSupported;
+  }
+
+  static Status cuInit(unsigned) { return fake().init_status; }
+  static Status cuDriverGetVersion(int* version) {
+    *version = fake().version;
+    return kSuccess;
+  }
+  static Status cuGetErrorName(Status status, const char** name) {
+    switch (status) {
+      case kErrorOutOfMemory: *name = "CUDA_ERROR_OUT_OF_MEMORY"; break;
+      case kErrorIllegalAddress: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
+      case kInvalidValue: *name = "CUDA_ERROR_INVALID_VALUE"; break;
+      default: return kInvalidValue;
+    }
+    return kSuccess;
+  }
+  static Status cuGetErrorString(Status, const char** words) {
+    *words = "by the fake driver";
+    return kSuccess;
+  }
+
+  static Status cuDeviceGetCount(int* count) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(-1, "cuDeviceGetCount")) return s;
+    *count = static_cast<int>(fake().gpus_.size());
+    return kSuccess;
+  }
+  static Status cuDeviceGet(int* device, int ordinal) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(-1, "cuDeviceGet")) return s;
+    if (ordinal < 0 || ordinal >= static_cast<int>(fake().gpus_.size())) return kInvalidDevice;
+    *device = ordinal;
+    return kSuccess;
+  }
+  static FakeGpu& gpu(int device) { return fake().gpus_[static_cast<std::size_t>(device)]; }
+  static Status cuDeviceGetName(char* name, int size, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceGetName")) return s;
+    fmt::format_to_n(name, size - 1, "{}", gpu(device).name).out[0] = '\0';
+    return kSuccess;
+  }
+  static Status cuDeviceTotalMem(std::size_t* bytes, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceTotalMem")) return s;
+    *bytes = gpu(device).bytes;
+    return kSuccess;
+  }
+  static Status cuDeviceGetAttribute(int* value, int which, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceGetAttribute")) return s;
+    switch (which) {
+      case kComputeMajor: *value = gpu(device).major; return kSuccess;
+      case kComputeMinor: *value = gpu(device).minor; return kSuccess;
+      case kMemoryPoolsSupported: *value = gpu(device).has_pools ? 1 : 0; return kSuccess;
+      case kMultiprocessors: *value = 132; return kSuccess;
+      case kMaxThreadsPerBlock: *value = 1024; return kSuccess;
+      default: return kInvalidValue;
+    }
+  }
+  static Status cuDeviceCanAccessPeer(int* can, int device, int) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceCanAccessPeer")) return s;
+    *can = gpu(device).reads_peers ? 1 : 0;
+    return kSuccess;
+  }
+
+  // One context per GPU, as long as there are any: never freed.
+  static Context context_of(int device) {
+    static std::map<int, std::unique_ptr<ContextObject>> contexts;
+    auto& context = contexts[device];
+    if (!context) context = std::make_unique<ContextObject>(ContextObject{device});
+    return context.get();
+  }
+  static Status cuDevicePrimaryCtxRetain(Context* context, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDevicePrimaryCtxRetain")) return s;
+    ++fake().contexts_[device];
+    *context = context_of(device);
+    return kSuccess;
+  }
+  static Status cuDevicePrimaryCtxRelease(int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDevicePrimaryCtxRelease", true)) return s;
+    --fake().contexts_[device];
+    return kSuccess;
+  }
+  static Status cuCtxSetCurrent(Context context) {
+    const Lock lock(mutex);
+    current = context;
+    return context == nullptr ? kSuccess : fake().begin_of(context->gpu, "cuCtxSetCurrent");
+  }
+  static Status cuCtxGetCurrent(Context* context) {
+    *context = current;
+    return kSuccess;
+  }
+  static Status cuCtxSynchronize() {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuCtxSynchronize")) return s;
+    for (const Stream stream : fake().streams_) {
+      if (stream->capture != nullptr) return kCaptureUnsupported;
+      if (stream->gpu == current->gpu) merge(fake().host_, stream->clock);
+    }
+    return kSuccess;
+  }
+
+  static Status in_context(const char* name, Stream stream = nullptr, std::size_t bytes = 0,
+                           bool destroys = false) {
+    if (const Status s = fake().begin(name, stream, bytes, destroys)) return s;
+    if (current == nullptr) {
+      fake().complain(fmt::format("{} without a context", name));
+      return kInvalidContext;
+    }
+    return kSuccess;
+  }
+
+  static Status destroyed(void* object) {
+    if (fake().objects_.erase(object) == 1) return kSuccess;
+    fake().complain("something is destroyed that is not there");
+    return kInvalidHandle;
+  }
+
+  static Status cuDeviceGetDefaultMemPool(MemoryPool* pool, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceGetDefaultMemPool")) return s;
+    *pool = reinterpret_cast<MemoryPool>(static_cast<std::uintptr_t>(device) + 1);
+    return kSuccess;
+  }
+  static Status cuMemPoolSetAttribute(MemoryPool, int, void*) {
+    const Lock lock(mutex);
+    return fake().begin("cuMemPoolSetAttribute");
+  }
+  static Status cuMemPoolTrimTo(MemoryPool, std::size_t) {
+    const Lock lock(mutex);
+    return fake().begin("cuMemPoolTrimTo");
+  }
+  static Status cuMemPoolSetAccess(MemoryPool, const PoolAccess* access, std::size_t) {
+    const Lock lock(mutex);
+    if (access->location_type != kOnDevice || access->flags != kReadWrite) return kInvalidValue;
+    return fake().begin("cuMemPoolSetAccess");
+  }
+  static Status cuMemGetInfo(std::size_t* free, std::size_t* total) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemGetInfo")) return s;
+    *total = gpu(current->gpu).bytes;
+    *free = *total - fake().used_[static_cast<std::size_t>(current->gpu)];
+    return kSuccess;
+  }
+
+  static Status cuMemAllocAsync(Address* address, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemAllocAsync", stream, bytes)) return s;
+    if (stream->gpu != current->gpu) return kInvalidHandle;
+    if (stream->capture != nullptr) return kCaptureUnsupported;
+    std::size_t& used = fake().used_[static_cast<std::size_t>(current->gpu)];
+    if (used + bytes > gpu(current->gpu).bytes) return kErrorOutOfMemory;
+    used += bytes;
+    auto made = std::make_unique<FakeDriver::Allocation>();
+    made->bytes.resize(bytes, std::byte{0xCD});
+    made->gpu = current->gpu;
+    made->size = bytes;
+    *address = reinterpret_cast<Address>(made->bytes.data());
+    fake().memory_[*address] = std::move(made);
+    return fake().put(stream,
+                      [address = *address, bytes](Stream s) { fake().touch(address, bytes, s, true); });
+  }
+  static Status cuMemFreeAsync(Address address, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin("cuMemFreeAsync", stream, 0, true)) return s;
+    const auto found = fake().memory_.find(address);
+    if (found == fake().memory_.end()) {
+      fake().complain("memory is freed that is not allocated");
+      return kInvalidValue;
+    }
+    fake().touch(address, found->second->size, stream, true, true);
+    fake().used_[static_cast<std::size_t>(found->second->gpu)] -= found->second->size;
+    fake().memory_.erase(found);
+    return kSuccess;
+  }
+  static Status cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemHostAlloc", nullptr, bytes)) return s;
+    std::shared_ptr<void> made(::operator new(bytes), [](void* p) { ::operator delete(p); });
+    *memory = made.get();
+    fake().objects_[*memory] = {"pinned memory", std::move(made)};
+    return kSuccess;
+  }
+  static Status cuMemFreeHost(void* memory) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemFreeHost", nullptr, 0, true)) return s;
+    return destroyed(memory);
+  }
+
+  static void* pointer(Address address) { return reinterpret_cast<void*>(address); }
+  static Status cuMemcpyHtoDAsync(Address to, const void* from, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemcpyHtoDAsync", stream, bytes)) return s;
+    return fake().put(stream, [=](Stream s) {
+      if (fake().touch(to, bytes, s, true)) std::memcpy(pointer(to), from, bytes);
+    });
+  }
+  static Status cuMemcpyDtoHAsync(void* to, Address from, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemcpyDtoHAsync", stream, bytes)) return s;
+    return fake().put(stream, [=](Stream s) {
+      if (fake().touch(from, bytes, s, false)) std::memcpy(to, pointer(from), bytes);
+    });
+  }
+  static Status copy(Address to, Address from, std::size_t bytes, Stream stream) {
+    return fake().put(stream, [=](Stream s) {
+      if (fake().touch(from, bytes, s, false) && fake().touch(to, bytes, s, true))
+        std::memmove(pointer(to), pointer(from), bytes);
+    });
+  }
+  static Status cuMemcpyDtoDAsync(Address to, Address from, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemcpyDtoDAsync", stream, bytes)) return s;
+    return copy(to, from, bytes, stream);
+  }
+  static Status cuMemcpyPeerAsync(Address to, Context, Address from, Context, std::size_t bytes,
+                                  Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemcpyPeerAsync", stream, bytes)) return s;
+    return copy(to, from, bytes, stream);
+  }
+  static Status cuMemsetD8Async(Address to, unsigned char value, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemsetD8Async", stream, bytes)) return s;
+    return fake().put(stream, [=](Stream s) {
+      if (fake().touch(to, bytes, s, true)) std::memset(pointer(to), value, bytes);
+    });
+  }
+
+  static Status cuStreamCreate(Stream* stream, unsigned) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamCreate")) return s;
+    *stream = fake().keep("stream", StreamObject{++fake().next_stream_, current->gpu, {}});
+    fake().streams_.push_back(*stream);
+    return kSuccess;
+  }
+  static Status cuStreamDestroy(Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamDestroy", nullptr, 0, true)) return s;
+    std::erase(fake().streams_, stream);
+    return destroyed(stream);
+  }
+  static Status cuStreamSynchronize(Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamSynchronize", stream)) return s;
+    if (stream->capture != nullptr) {
+      stream->capture->is_spoilt = true;
+      return kCaptureUnsupported;
+    }
+    merge(fake().host_, stream->clock);
+    return kSuccess;
+  }
+  static Status cuStreamWaitEvent(Stream stream, Event event, unsigned) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamWaitEvent", stream)) return s;
+    Capture* const capture = event->capture.get();
+    if (stream->capture != nullptr && stream->capture.get() != capture) {
+      stream->capture->is_spoilt = true;
+      fake().complain("a captured stream waits for what is not captured with it");
+      return kCaptureUnsupported;
+    }
+    if (capture == nullptr) {
+      merge(stream->clock, event->clock);
+      return kSuccess;
+    }
+    if (capture->streams.empty()) {
+      fake().complain("a stream waits for an event of a capture that has ended");
+      return kCaptureUnsupported;
+    }
+    capture->join(stream);
+    const std::size_t lane = capture->lane_of(stream);
+    for (const auto& [other, count] : event->seen)
+      capture->seen[lane][other] = std::max(capture->seen[lane][other], count);
+    capture->add({Captured::Kind::wait, lane, {}, event->number});
+    return kSuccess;
+  }
+  static Status cuStreamBeginCapture(Stream stream, int) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamBeginCapture", stream)) return s;
+    if (stream->capture != nullptr) return kInvalidHandle;
+    const auto capture = std::make_shared<Capture>();
+    capture->join(stream);
+    stream->capture = capture;
+    return kSuccess;
+  }
+  static Status cuStreamEndCapture(Stream stream, Graph* graph) {
+    const Lock lock(mutex);
+    *graph = nullptr;
+    const Status status = in_context("cuStreamEndCapture", stream);
+    const std::shared_ptr<Capture> capture = stream->capture;
+    if (capture == nullptr || capture->streams[0] != stream) return kInvalidHandle;
+    bool is_joined = true;
+    for (std::size_t lane = 1; lane < capture->lanes; ++lane)
+      is_joined = is_joined && capture->seen[0][lane] >= capture->seen[lane][lane];
+    for (const Stream each : capture->streams) each->capture = nullptr;
+    capture->streams.clear();
+    if (status != kSuccess) return status;
+    if (capture->is_spoilt) return kCaptureInvalidated;
+    if (!is_joined) return kCaptureUnjoined;
+    *graph = fake().keep("graph", GraphObject{std::move(*capture)});
+    return kSuccess;
+  }
+
+  static Status cuEventCreate(Event* event, unsigned) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuEventCreate")) return s;
+    *event = fake().keep("event", EventObject{current->gpu, {}});
+    return kSuccess;
+  }
+  static Status cuEventDestroy(Event event) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuEventDestroy", nullptr, 0, true)) return s;
+    return destroyed(event);
+  }
+  static Status cuEventRecord(Event event, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuEventRecord", stream)) return s;
+    if (event->gpu != stream->gpu) return kInvalidHandle;
+    event->capture = stream->capture;
+    if (Capture* const capture = stream->capture.get(); capture != nullptr) {
+      const std::size_t lane = capture->lane_of(stream);
+      event->number = capture->events++;
+      capture->add({Captured::Kind::record, lane, {}, event->number});
+      event->seen = capture->seen[lane];
+      return kSuccess;
+    }
+    merge(stream->clock, fake().host_);
+    event->clock = stream->clock;
+    return kSuccess;
+  }
+  static Status cuEventQuery(Event) {
+    const Lock lock(mutex);
+    return in_context("cuEventQuery");
+  }
+  static Status cuEventSynchronize(Event event) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuEventSynchronize")) return s;
+    merge(fake().host_, event->clock);
+    return kSuccess;
+  }
+  static Status cuEventElapsedTime(float* milliseconds, Event, Event) {
+    *milliseconds = 1;
+    return kSuccess;
+  }
+
+  static Status cuGraphInstantiate(GraphExec* made, Graph graph, unsigned long long) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuGraphInstantiate")) return s;
+    *made = fake().keep("executable graph", GraphExecObject{graph->captured});
+    return kSuccess;
+  }
+  static Status cuGraphLaunch(GraphExec graph, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuGraphLaunch", stream)) return s;
+    if (stream->capture != nullptr) return kCaptureUnsupported;
+    const Captured& captured = graph->captured;
+    std::vector<StreamObject> others;  // as if each lane were a stream of its own
+    for (std::size_t lane = 1; lane < captured.lanes; ++lane)
+      others.push_back({++fake().next_stream_, stream->gpu, {}});
+    std::vector<std::map<int, std::uint64_t>> events(captured.events);
+    for (const Captured::Node& node : captured.nodes) {
+      const Stream lane = node.lane == 0 ? stream : &others[node.lane - 1];
+      switch (node.kind) {
+        case Captured::Kind::work: fake().put(lane, node.work); break;
+        case Captured::Kind::record: events[node.event] = lane->clock; break;
+        case Captured::Kind::wait: merge(lane->clock, events[node.event]); break;
+      }
+    }
+    for (const StreamObject& lane : others) merge(stream->clock, lane.clock);
+    return kSuccess;
+  }
+  static Status cuGraphDestroy(Graph graph) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin("cuGraphDestroy", nullptr, 0, true)) return s;
+    return destroyed(graph);
+  }
+  static Status cuGraphExecDestroy(GraphExec graph) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin("cuGraphExecDestroy", nullptr, 0, true)) return s;
+    return destroyed(graph);
+  }
+
+  static Status cuModuleLoadData(LoadedModule* module, const void*) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuModuleLoadData")) return s;
+    *module = fake().keep("module", ModuleObject{current->gpu, {}});
+    return kSuccess;
+  }
+  static Status cuModuleUnload(LoadedModule module) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuModuleUnload", nullptr, 0, true)) return s;
+    return destroyed(module);
+  }
+  static Status cuModuleGetFunction(Function* function, LoadedModule module, const char* name) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuModuleGetFunction")) return s;
+    module->functions.push_back(std::make_shared<FunctionObject>(FunctionObject{name, module->gpu}));
+    *function = module->functions.back().get();
+    return kSuccess;
+  }
+  static Status cuFuncSetAttribute(Function, int, int) { return kSuccess; }
+  static Status cuLaunchKernel(Function function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                               unsigned, Stream stream, void** parameters, void**) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuLaunchKernel", stream)) return s;
+    if (function->gpu != stream->gpu) return kInvalidHandle;
+    std::vector<Address> values(fake().parameters_);
+    for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], parameters[i], sizeof(Address));
+    return fake().put(stream, [name = function->name, values](Stream s) {
+      FakeLaunch launch(name, values, s);
+      if (fake().kernel_) fake().kernel_(launch);
+    });
+  }
+};
+
+namespace {
+
+template <class Functions>
+void fill(Driver& table) {
+#define SYSTOLE_FAKE(name, symbol, parameters)  \
+  if constexpr (requires { &Functions::name; }) \
+    table.name = &Functions::name;              \
+  else                                          \
+    table.name = &Functions::unknown;
+  SYSTOLE_CUDA_FUNCTIONS(SYSTOLE_FAKE)
+#undef SYSTOLE_FAKE
+}
+
+}  // namespace
+
+FakeDriver::FakeDriver(std::vector<FakeGpu> gpus)
+    : gpus_(std::move(gpus)), lost_(gpus_.size()), used_(gpus_.size()) {
+  fill<FakeFunctions>(table_);
+  the_fake = this;
+  set_driver(&table_);
+}
+
+FakeDriver::~FakeDriver() {
+  set_driver(nullptr);
+  the_fake = nullptr;
+}
+
+void FakeDriver::set_kernel(std::size_t parameters, std::function<void(FakeLaunch&)> work) {
+  const std::lock_guard lock(mutex);
+  parameters_ = parameters;
+  kernel_ = std::move(work);
+}
+
+void FakeDriver::fail(int nth, Status status, std::string_view name, int times) {
+  const std::lock_guard lock(mutex);
+  failures_.push_back({std::string(name), nth, status, times});
+  has_failed_ = false;
+}
+
+void FakeDriver::recover() {
+  const std::lock_guard lock(mutex);
+  failures_.clear();
+}
+
+std::vector<FakeCall> FakeDriver::calls() const {
+  const std::lock_guard lock(mutex);
+  return log_;
+}
+
+std::string FakeDriver::names() const {
+  std::vector<std::string> all;
+  for (const FakeCall& call : calls()) all.push_back(call.name);
+  return fmt::format("{}", fmt::join(all, " "));
+}
+
+int FakeDriver::count(std::string_view name) const {
+  const std::vector<FakeCall> all = calls();
+  return static_cast<int>(
+      std::count_if(all.begin(), all.end(), [&](const FakeCall& call) { return call.name == name; }));
+}
+
+void FakeDriver::clear_log() {
+  const std::lock_guard lock(mutex);
+  log_.clear();
+}
+
+std::string FakeDriver::leaks() const {
+  const std::lock_guard lock(mutex);
+  std::string text;
+  for (const auto& [gpu, count] : contexts_)
+    if (count != 0) text += fmt::format("context of cuda:{}; ", gpu);
+  std::map<std::string, int> kinds;
+  for (const auto& [object, kind] : objects_) ++kinds[kind.first];
+  for (const auto& [kind, count] : kinds) text += fmt::format("{} {}; ", count, kind);
+  for (const auto& [address, allocation] : memory_) text += fmt::format("{} bytes; ", allocation->size);
+  return text;
+}
+
+std::string FakeDriver::violations() const {
+  const std::lock_guard lock(mutex);
+  return fmt::format("{}", fmt::join(violations_, "; "));
+}
+
+std::size_t FakeDriver::used_bytes(int gpu) const {
+  const std::lock_guard lock(mutex);
+  return used_[static_cast<std::size_t>(gpu)];
+}
+
+Status FakeDriver::begin(const char* name, Stream stream, std::size_t bytes, bool destroys,
+                         std::optional<int> of) {
+  const int gpu = of ? *of : current != nullptr ? current->gpu : -1;
+  Status status = gpu >= 0 && lost_[static_cast<std::size_t>(gpu)] ? kErrorIllegalAddress : kSuccess;
+  if (!destroys)
+    for (Failure& failure : failures_) {
+      if (!failure.name.empty() && failure.name != name) continue;
+      if (--failure.nth > 0 || failure.times == 0) continue;
+      --failure.times;
+      status = failure.status;
+      has_failed_ = true;
+      failed_call_ = name;
+      if (gpu >= 0 && loses_context(status)) lost_[static_cast<std::size_t>(gpu)] = true;
+    }
+  if (std::string_view(name) != "cuCtxSetCurrent") log_.push_back({name, status, stream, bytes});
+  return status;
+}
+
+void FakeDriver::complain(std::string what) { violations_.push_back(std::move(what)); }
+
+Status FakeDriver::put(Stream stream, std::function<void(Stream)> work) {
+  if (Capture* const capture = stream->capture.get(); capture != nullptr) {
+    capture->add({Captured::Kind::work, capture->lane_of(stream), std::move(work)});
+    return kSuccess;
+  }
+  merge(stream->clock, host_);
+  ++stream->clock[stream->id];
+  work(stream);
+  return kSuccess;
+}
+
+bool FakeDriver::touch(Address address, std::size_t bytes, Stream stream, bool writes, bool frees) {
+  auto after = memory_.upper_bound(address);
+  if (after == memory_.begin() ||
+      address + bytes > std::prev(after)->first + std::prev(after)->second->size) {
+    complain("memory is used that is not allocated");
+    return false;
+  }
+  Allocation& allocation = *std::prev(after)->second;
+  if (frees) {
+    merge(stream->clock, host_);
+    ++stream->clock[stream->id];
+  }
+  const auto is_after = [&](int other, std::uint64_t count) { return stream->clock[other] >= count; };
+  if (allocation.written.second > 0 && !is_after(allocation.written.first, allocation.written.second))
+    complain(fmt::format("stream {} {} what stream {} may still write", stream->id,
+                         frees    ? "frees"
+                         : writes ? "writes"
+                                  : "reads",
+                         allocation.written.first));
+  if (writes)
+    for (const auto& [reader, count] : allocation.read)
+      if (!is_after(reader, count))
+        complain(fmt::format("stream {} {} what stream {} may still read", stream->id,
+                             frees ? "frees" : "writes", reader));
+  if (writes) {
+    allocation.written = {stream->id, stream->clock[stream->id]};
+    allocation.read.clear();
+  } else {
+    allocation.read[stream->id] = stream->clock[stream->id];
+  }
+  return true;
+}
+
+const float* FakeLaunch::read(std::size_t parameter, std::size_t count) {
+  return memory(parameter, count, false);
+}
+
+float* FakeLaunch::write(std::size_t parameter, std::size_t count) { return memory(parameter, count, true); }
+
+float* FakeLaunch::memory(std::size_t parameter, std::size_t count, bool writes) {
+  if (!the_fake->touch(parameters_.at(parameter), count * sizeof(float), stream_, writes))
+    throw std::runtime_error("a kernel has memory that is not allocated");
+  return reinterpret_cast<float*>(parameters_[parameter]);
+}
+
+}  // namespace systole::cuda

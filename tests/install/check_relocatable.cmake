@@ -1,0 +1,11 @@
+# cmake -D programs=… -P check_relocatable.cmake: fails when a program asks for a library that is not part of glibc.
+foreach(program IN LISTS programs)
+  execute_process(COMMAND readelf --wide --dynamic ${program} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "\\(NEEDED\\)[^\n]*\\[[^\n]*\\]" lines "${dynamic}")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE ".*\\[(.*)\\]" "\\1" library "${line}")
+    if(NOT library MATCHES "^(libc|libm|libdl|libpthread|librt|ld-linux[^.]*)\\.so\\.[0-9]+$")
+      message(SEND_ERROR "${program} needs ${library}")
+    endif()
+  endforeach()
+endforeach()

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/convolution.h"
 #include "backend/cuda/convolution_work.h"
+#include "backend/cuda/dnn.h"
 #include "backend/cuda/dnn_convolution.h"
 #include "compile/fuse.h"
 #include "systole/compile/passes.h"
@@ -165,6 +166,46 @@ TEST(CudaConvolutionArrays, AreAsLargeAsTheNodesOperandsAndResults) {
   DnnConvolution problem;
   ASSERT_EQ(read_dnn_convolution(region, problem), "");
   EXPECT_EQ(array_bytes(problem), (std::vector<std::int64_t>{2 * 400, 2 * 1152, 2 * 800, 2 * 16}));
+}
+
+// A scan over f32[7,1,5,5,3] hands its body slices of 300 bytes, one behind another.
+TEST(CudaConvolutionArrays, AreDeclaredAsAlignedAsAScansSlicesAre) {
+  lower::Region region;
+  Graph& graph = region.graph;
+  const Value x = graph.input("x", {DType::f32, {1, 5, 5, 3}});
+  const Value w = graph.input("w", {DType::f32, {6, 3, 3, 3}});
+  const Value y = ops::convolution(x, w, same_size());
+  region.anchor = y.id().node;
+  const Value sum = ops::add(y, graph.input("bias", {DType::f32, {6}}));
+  graph.output(ops::add(sum, graph.input("skip", y.type())));
+  DnnConvolution problem;
+  ASSERT_EQ(read_dnn_convolution(region, problem), "");
+  EXPECT_EQ(array_bytes(problem), (std::vector<std::int64_t>{300, 648, 600, 24, 600}));
+  EXPECT_EQ(array_alignments(problem), (std::vector<std::int64_t>{4, 8, 8, 8, 8}));
+  EXPECT_NE(problem.text().find("aligned 4 8 8 8 8"), std::string::npos) << problem.text();
+  EXPECT_EQ(
+      array_alignments(
+          {.convolution =
+               {.batch = 1, .channels = 8, .filters = 8, .image = {4, 4}, .window = {1, 1}, .result = {4, 4}},
+           .work = {}}),
+      (std::vector<std::int64_t>{16, 16, 16}));
+}
+
+TEST(CudaChannels, AreAskedForByWhatThePlansDependOn) {
+  std::vector<DnnConvolution> exact(2);
+  for (DnnConvolution& way : exact) way.convolution.channels = 3;
+  std::vector<DnnConvolution> narrow = exact, repeatable = exact;
+  narrow[0].is_true_f32 = narrow[1].is_true_f32 = false;
+  repeatable[0].is_deterministic = repeatable[1].is_deterministic = true;
+  const auto key = [](const std::vector<DnnConvolution>& ways, std::size_t version) {
+    const Question question = channels_question(ways, version);
+    return question.name + "|" + question.details;
+  };
+  EXPECT_EQ(key(exact, 91000), key(exact, 91000));
+  EXPECT_NE(key(exact, 91000), key(narrow, 91000));
+  EXPECT_NE(key(exact, 91000), key(repeatable, 91000));
+  EXPECT_NE(key(exact, 91000), key(exact, 92000));
+  EXPECT_FALSE(channels_question(repeatable, 91000).is_measured);
 }
 
 std::vector<double> run(const Graph& graph, const std::vector<Literal>& arguments) {

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/dnn_layers.h"
 #include "backend/cuda/layers.h"
+#include "backend/cuda/preferences.h"
 #include "error_check.h"
 #include "systole/ir/composite.h"
 #include "systole/ops.h"
@@ -215,8 +216,18 @@ TEST_F(CudaPreference, NarrowStatesAreTakenWhenAskedForOnly) {
 TEST_F(CudaPreference, AnUnknownNameIsAnErrorThatListsTheKnown) {
   const std::string error =
       error_of(ErrorKind::kInvalidArgument, [] { refusal_of("cudnn.softmax", pool()); });
-  for (const char* part : {"SYSTOLE_CUDA_PREFER", "cudnn.softmax", "cudnn.pooling, cudnn.batch_norm"})
+  for (const char* part :
+       {"SYSTOLE_CUDA_PREFER", "cudnn.softmax",
+        "cudnn.pooling, cudnn.batch_norm, cudnn.rnn, cudnn.rnn_grad or cublasLt, - before"})
     EXPECT_NE(error.find(part), std::string::npos) << error;
+}
+
+TEST(CudaLayers, AreToldFromOtherCallsByTheNamesThatCanBePreferred) {
+  for (const char* layer : {"cudnn.pooling", "cudnn.batch_norm", "cudnn.rnn", "cudnn.rnn_grad"})
+    EXPECT_TRUE(is_dnn_layer(layer) && is_library_choice(layer)) << layer;
+  EXPECT_TRUE(is_library_choice("cublasLt"));
+  for (const char* other : {"cublasLt", "cublasLt.matmul", "cudnn.convolution", "cudnn.rnn_", "rnn", ""})
+    EXPECT_FALSE(is_dnn_layer(other)) << other;
 }
 
 }  // namespace

@@ -87,6 +87,23 @@ TEST_F(OpenCl, ADonatedArgumentIsWrittenWhereItLiesAndNotReadableAfter) {
   error_of(ErrorKind::kInvalidArgument, [&] { session->run({{{b, a}}, {}}); });
 }
 
+// x·x is written over x, which exp(x) reads: both are of one thread, for one element and for many.
+TEST_F(OpenCl, WhatOverwritesAnArrayAndWhatReadsItGoTogether) {
+  for (const std::int64_t count : {1, 100'000}) {
+    Graph graph("both");
+    const Value x = graph.input("x", {DType::f32, {count}}, 0);
+    graph.output(ops::mul(x, x));
+    graph.output(ops::exp(x));
+    std::vector<float> numbers(static_cast<std::size_t>(count), 3.0f);
+    const auto session = compile(graph, "opencl").new_session();
+    const std::vector<BufferRef> results =
+        session->run({{{backend().upload(Literal::of<float>({count}, numbers), 0)}}, {0}})[0];
+    const Literal squares = results[0]->to_host(), powers = results[1]->to_host();
+    for (const float y : squares.values<float>()) ASSERT_EQ(y, 9.0f);
+    for (const float y : powers.values<float>()) ASSERT_NEAR(y, 20.0855369, 1e-4);
+  }
+}
+
 TEST_F(OpenCl, WrongArgumentsAreNamed) {
   Graph graph("twice");
   const Value x = graph.input("x", kFour);

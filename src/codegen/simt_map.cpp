@@ -69,7 +69,7 @@ class SimtMap {
     std::int64_t first = 0, items = 0;
   };
 
-  // By node: the first of those it shares work of its own size with.
+  // By node: the first of those it shares work of its own size with, or memory.
   std::vector<std::int32_t> related() const {
     std::vector<std::int32_t> first(static_cast<std::size_t>(region_.size()));
     std::iota(first.begin(), first.end(), 0);
@@ -77,9 +77,17 @@ class SimtMap {
       while (first[static_cast<std::size_t>(i)] != i) i = first[static_cast<std::size_t>(i)];
       return i;
     };
+    // What reads an array and what overwrites it are one thread's work.
+    const auto is_overwritten = [&](std::int32_t i) {
+      const auto& inputs = region_.inputs();
+      const auto position =
+          static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), i) - inputs.begin());
+      return position >= step_.overwritten.size() || step_.overwritten[position];
+    };
     const auto works = [&](std::int32_t i) {
       const ir::Op op = region_.node(i).op;
-      return op != ir::Op::input && op != ir::Op::constant && op != ir::Op::iota && op != ir::Op::broadcast;
+      if (op == ir::Op::input) return is_overwritten(i);
+      return op != ir::Op::constant && op != ir::Op::iota && op != ir::Op::broadcast;
     };
     for (std::int32_t i = 0; i < region_.size(); ++i)
       for (const ir::ValueId v : region_.node(i).operands)

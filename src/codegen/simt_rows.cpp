@@ -32,6 +32,7 @@ constexpr std::int64_t kLeastWide = 16;   // rows
 constexpr std::int64_t kLeastLong = 128;  // points of rows that are read four at a time
 constexpr std::int64_t kMostRowGroups = 4096;
 constexpr std::int64_t kMostThreads = 1024;  // of a group
+constexpr std::int64_t kMostLocalBytes = 40 * 1024;
 constexpr std::int64_t kMostRegisters = 64;  // of a thread, for values that are kept
 constexpr std::int64_t kMostKept = 32;       // points of a thread whose values are kept in them
 
@@ -273,8 +274,20 @@ class SimtRows {
     while (is_wide_ && !is_cut() && !is_large(2 * threads_) && useful * slots_ > kFewPoints * threads_)
       threads_ *= 2;
     if (form_.threads > 0) threads_ = form_.threads;
+    while (threads_ > kThreads && local_bytes() > kMostLocalBytes) threads_ /= 2;
     parts_ = std::min(useful, threads_ / slots_);
     if (parts_ * slots_ < threads_) threads_ = std::max<std::int64_t>(parts_ * slots_, kThreads);
+  }
+
+  // Of what the warps of a group put side by side, of every type.
+  std::int64_t local_bytes() const {
+    std::set<std::string_view> types;
+    std::int64_t bytes = 0;
+    for (std::int32_t i = 0; i < graph_.size(); ++i)
+      if (graph_.node(i).op == Op::reduce && types.insert(c_type(dtype_of(i))).second)
+        bytes += threads_ / kWarp * slots_ * (is_wide_ ? wide_ : 1) *
+                 static_cast<std::int64_t>(std::max<std::size_t>(size_of(dtype_of(i)), 4));
+    return bytes;
   }
 
   // Passes visit values from what they sum and store; a value that an earlier pass visited could be kept.

@@ -273,6 +273,11 @@ struct FakeFunctions {
   static Status cuMemFreeAsync(Address address, Stream stream) {
     const Lock lock(mutex);
     if (const Status s = fake().begin("cuMemFreeAsync", stream, 0, true)) return s;
+    if (stream != nullptr && stream->capture != nullptr) {
+      stream->capture->is_spoilt = true;
+      fake().complain("memory is freed on a stream that captures");
+      return kCaptureUnsupported;
+    }
     const auto found = fake().memory_.find(address);
     if (found == fake().memory_.end()) {
       fake().complain("memory is freed that is not allocated");

@@ -11,6 +11,7 @@
 
 #include "nvrtc.h"
 #include "runtime/source_kernels.h"
+#include "systole/ops.h"
 
 namespace systole {
 
@@ -50,6 +51,41 @@ TEST(Nvrtc, EveryKernelCompiles) {
     EXPECT_NO_THROW(nvrtc::machine_code(*api, source, architecture));
   }
   RecordProperty("kernels", static_cast<int>(mine.size()));
+}
+
+class Cutting final : public lower::Target {
+ public:
+  std::string_view name() const override { return "cutting"; }
+  lower::KernelLimits limits() const override { return {.cuts_rows = true}; }
+};
+
+// Many rows, few and very long ones, and columns, of the widest types too: local memory suffices for each.
+TEST(Nvrtc, EveryFormOfLargeReductionsCompiles) {
+  const nvrtc::Api* const api = nvrtc::find();
+  if (api == nullptr) GTEST_SKIP() << "no NVRTC: scripts/setup fetches it";
+  codegen::KernelSet all;
+  for (const DType dtype : {DType::f64, DType::bf16})
+    for (const Shape& shape : {Shape{512, 65536}, Shape{65536, 512}, Shape{3, 200000}, Shape{200000, 64}}) {
+      ir::Graph graph("sums");
+      const ir::Value x = graph.input("x", {dtype, shape}), y = graph.input("y", {dtype, shape});
+      const ir::Value more = ops::convert(ops::greater(x, y), DType::i64);
+      for (const std::int64_t axis : {0, 1}) {
+        graph.output(ops::sum(x, {axis}));
+        graph.output(ops::sum(more, {axis}));
+        graph.output(ops::sum(ops::convert(more, DType::i32), {axis}));
+      }
+      graph.output(ops::exp(x));
+      const Cutting target;
+      const lower::Program program = lower::make_program(lower::prepared(graph, target), target);
+      for (const lower::Step& step : program.steps)
+        for (const codegen::Form& form : codegen::forms(step)) {
+          const std::string name = fmt::format("k{}", all.distinct().size());
+          for (codegen::Kernel& kernel : codegen::make_kernels(step, name, codegen::Dialect::cuda, form))
+            all.add(std::move(kernel));
+        }
+    }
+  EXPECT_NO_THROW(
+      nvrtc::machine_code(*api, codegen::source_file(all.distinct(), codegen::Dialect::cuda), "sm_90"));
 }
 
 // Every word of docs/kernels.md.

@@ -22,6 +22,16 @@ namespace {
 using runtime::BufferRef;
 
 constexpr const char* kCollectives = "collectives need several devices that know each other";
+constexpr const char* kNoKernelSource = "needs a body graph: this backend runs no kernel source";
+
+void check_kernels(const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op == ir::Op::kernel_call && node.graphs.empty())
+      throw Error(ErrorKind::kUnsupported, "kernel_call",
+                  fmt::format("\"{}\" {}", node.as<ir::KernelAttrs>().name, kNoKernelSource));
+    for (const ir::GraphRef& sub : node.graphs) check_kernels(*sub);
+  }
+}
 
 class CudaExecutable final : public runtime::Executable {
  public:
@@ -60,9 +70,11 @@ class CudaBackend final : public runtime::Backend {
     if (!graph.is_static())
       throw Error(ErrorKind::kShape, "cuda", "a graph with symbols must be bound to numbers first");
     if (eval::uses_collectives(graph)) throw Error(ErrorKind::kUnsupported, "cuda", kCollectives);
+    check_kernels(graph);
     return std::make_shared<CudaExecutable>(make_module(device_of(ordinal), graph, options));
   }
   std::string refusal(ir::Op op) const override {
+    if (op == ir::Op::kernel_call) return kNoKernelSource;
     return ir::info(op).op_class == ir::OpClass::collective ? kCollectives : "";
   }
 };

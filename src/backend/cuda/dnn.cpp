@@ -7,17 +7,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <deque>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/by_threads.h"
 #include "backend/cuda/dnn_api.h"
 #include "backend/cuda/dnn_convolution.h"
 #include "backend/cuda/dnn_plan.h"
@@ -44,7 +44,8 @@ struct Planned {
   DnnConvolution problem;
   dnn::Shared* handle = nullptr;  // that the plan was made with, and runs on
   std::optional<dnn::Plan> plan;
-  std::string reason;  // when there is none
+  std::string reason;       // when there is none
+  bool is_settled = false;  // else it is tried again when it is asked for
 
   void run(Stream stream, std::span<const Address> arrays, Address workspace) const {
     execute(*handle, stream, problem, *plan, arrays, workspace);
@@ -71,6 +72,11 @@ class ConvolutionCall final : public LibraryCall {
   const std::size_t first_, second_;
   std::vector<std::size_t> read_;
 };
+
+// Of what cuDNN can do: the next try may go well, or none will.
+bool says_nothing(const Error& error) {
+  return error.kind() == ErrorKind::kOutOfMemory || error.kind() == ErrorKind::kContextLost;
+}
 
 // A convolution on its way to a plan.
 struct Draft {
@@ -102,6 +108,7 @@ struct Draft {
       for (std::size_t i = 0; i < engines.count() && (i < kMostAsked || made() == 0) && made() < enough; ++i)
         make(engines, handle, i);
     } catch (const Error& error) {
+      if (says_nothing(error)) throw;
       planned->reason = error.message();
     }
   }
@@ -112,6 +119,7 @@ struct Draft {
       plans[i] = engines.plan(handle, i);
       return true;
     } catch (const Error& error) {
+      if (says_nothing(error)) throw;
       planned->reason = error.message();
       return false;
     }
@@ -122,15 +130,17 @@ class Plans {
  public:
   explicit Plans(const Device& device) : device_(device) {}
 
-  // Of all that have none yet.
+  // Of all that are not settled yet.
   void make(const std::vector<DnnConvolution>& problems) {
     const std::lock_guard lock(mutex_);
     std::vector<Draft> drafts;
+    std::set<const Planned*> drafted;
     for (const DnnConvolution& problem : problems) {
-      const auto [found, is_new] = all_.try_emplace(problem.text());
-      if (!is_new) continue;
-      found->second.problem = problem;
-      drafts.emplace_back().planned = &found->second;
+      Planned& planned = all_[problem.text()];
+      if (planned.is_settled || !drafted.insert(&planned).second) continue;
+      planned.problem = problem;
+      planned.reason.clear();
+      drafts.emplace_back().planned = &planned;
     }
     if (drafts.empty()) return;
     device_.activate();
@@ -146,6 +156,7 @@ class Plans {
       for (Draft& draft : drafts) {
         made += draft.made();
         choose(draft);
+        draft.planned->is_settled = true;
       }
     }
     if (log_enabled(LogLevel::info))
@@ -161,24 +172,26 @@ class Plans {
   }
 
  private:
-  // Threads take the next that nobody has taken.
   void make_all(std::vector<Draft>& drafts) {
-    const std::size_t wanted =
-        std::min({drafts.size(), kMostThreads, std::size_t{std::thread::hardware_concurrency()}});
+    const std::size_t threads =
+        handles(std::min({drafts.size(), kMostThreads, std::size_t{std::thread::hardware_concurrency()}}));
+    by_threads(drafts.size(), threads, [&](std::size_t i, std::size_t thread) {
+      device_.activate();
+      const std::lock_guard lock(handles_[thread].mutex);
+      drafts[i].make(device_, handles_[thread]);
+    });
+  }
+
+  // So many, or as many as can be made; one at least.
+  std::size_t handles(std::size_t wanted) {
     while (handles_.empty() || handles_.size() < wanted) {
-      dnn::Shared& made = handles_.emplace_back();
-      dnn::check(dnn::api().create(&made.handle), "cudnnCreate");
+      const int status = dnn::api().create(&handles_.emplace_back().handle);
+      if (status == 0) continue;
+      handles_.pop_back();
+      if (!handles_.empty()) break;
+      dnn::check(status, "cudnnCreate");
     }
-    std::atomic<std::size_t> next = 0;
-    const auto work = [&](dnn::Shared& shared) {
-      if (!device_.try_activate()) return;
-      const std::lock_guard lock(shared.mutex);
-      for (std::size_t i = next++; i < drafts.size(); i = next++) drafts[i].make(device_, shared);
-    };
-    std::vector<std::thread> threads;
-    for (std::size_t t = 1; t < wanted; ++t) threads.emplace_back(work, std::ref(handles_[t]));
-    work(handles_[0]);
-    for (std::thread& thread : threads) thread.join();
+    return std::min(wanted, handles_.size());
   }
 
   void choose(Draft& draft) const {
@@ -260,6 +273,14 @@ void dnn_prepare(const Device& device, const ir::Graph& graph, const DnnWishes& 
   if (!problems.empty()) plans_of(device).make(problems);
 }
 
+Question channels_question(const std::vector<DnnConvolution>& ways, std::size_t version) {
+  return {.name = fmt::format("cudnn channels of {}", ways[0].convolution.text()),
+          .details = fmt::format("cudnn {} {}", version, ways[0].text()),
+          .choice = "way",
+          .count = static_cast<int>(ways.size()),
+          .is_measured = !ways[0].is_deterministic};
+}
+
 std::int64_t dnn_channels(const Device& device, const Convolution& convolution, const DnnWishes& wishes) {
   std::vector<DnnConvolution> ways;
   for (const std::int64_t channels : {convolution.channels, std::int64_t{4}, std::int64_t{8}}) {
@@ -271,11 +292,7 @@ std::int64_t dnn_channels(const Device& device, const Convolution& convolution, 
     way.is_true_f32 = wishes.math == runtime::Math::f32;
     way.is_deterministic = wishes.is_deterministic;
   }
-  const Question question{.name = fmt::format("cudnn channels of {}", convolution.text()),
-                          .details = fmt::format("cudnn {}", dnn::api().version()),
-                          .choice = "way",
-                          .count = static_cast<int>(ways.size()),
-                          .is_measured = !wishes.is_deterministic};
+  const Question question = channels_question(ways, dnn::api().version());
   std::vector<const Planned*> planned;
   if (!known_answer(device, question)) {
     Plans& plans = plans_of(device);

@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/cuda/convolution.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/dnn_convolution.h"
 #include "backend/cuda/executor.h"
+#include "backend/cuda/tuning.h"
 #include "compile/target.h"
 #include "systole/runtime.h"
 
@@ -29,6 +32,8 @@ void dnn_prepare(const Device& device, const ir::Graph& graph, const DnnWishes& 
 // As many channels as the forward convolution's image, or weight gradient's, should have: its own, or more,
 // filled with zeros, when that is faster.
 std::int64_t dnn_channels(const Device& device, const Convolution& convolution, const DnnWishes& wishes);
+// What is asked for that: `ways` are the convolution with its own channels and with more.
+Question channels_question(const std::vector<DnnConvolution>& ways, std::size_t version);
 
 // What cuDNN offers for a region whose anchor is a convolution; it has made its plan then.
 lower::Claim dnn_offer(const Device& device, const lower::Region& region, const DnnWishes& wishes);

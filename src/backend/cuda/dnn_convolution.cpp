@@ -1,8 +1,10 @@
 #include "backend/cuda/dnn_convolution.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace systole::cuda {
@@ -28,6 +30,12 @@ constexpr Form kForms[] = {
     {dnn::kBackwardFilter, dnn::kFilterAlpha, dnn::kFilterBeta, dnn::kFilterConvolution, dnn::kFilterX,
      dnn::kFilterDw, dnn::kFilterDy},
 };
+
+// Arrays begin at multiples of the largest; a scan's slices follow each other without gaps.
+std::int64_t alignment(std::int64_t bytes) {
+  constexpr std::int64_t kLargest = 16;
+  return std::gcd(bytes, kLargest);
+}
 
 class Builder {
  public:
@@ -86,7 +94,8 @@ class Builder {
     made.set_numbers(dnn::kTensorDimensions, {n, c, hw[0], hw[1]});
     made.set_numbers(dnn::kTensorStrides, {c * hw[0] * hw[1], 1, c * hw[1], c});
     made.set_number(dnn::kTensorId, id);
-    made.set_number(dnn::kTensorAlignment, 16);
+    made.set_number(dnn::kTensorAlignment,
+                    alignment(n * c * hw[0] * hw[1] * static_cast<std::int64_t>(size_of(dtype))));
     if (is_inside) made.set(dnn::kTensorIsVirtual, dnn::kBooleanType, &is_inside);
     made.finalize();
     return made;
@@ -157,7 +166,8 @@ class Builder {
 }  // namespace
 
 std::string DnnConvolution::text() const {
-  return fmt::format("{} [{}]{}{}", convolution.text(), work.text(),
+  return fmt::format("{} [{}] aligned {}{}{}", convolution.text(), work.text(),
+                     fmt::join(array_alignments(*this), " "),
                      convolution.operands == DType::f32 && !is_true_f32 ? " tf32" : "",
                      is_deterministic ? " deterministic" : "");
 }
@@ -203,6 +213,12 @@ std::vector<std::int64_t> array_bytes(const DnnConvolution& problem) {
   for (const ConvolutionWork::Step& step : problem.work.steps)
     if (step.kind != Work::relu)
       all.push_back(bytes(step.kind == Work::bias ? c.filters : counts[2], step.dtype));
+  return all;
+}
+
+std::vector<std::int64_t> array_alignments(const DnnConvolution& problem) {
+  std::vector<std::int64_t> all = array_bytes(problem);
+  std::transform(all.begin(), all.end(), all.begin(), alignment);
   return all;
 }
 

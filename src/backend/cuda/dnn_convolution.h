@@ -30,6 +30,7 @@ dnn::Engines engines_of(dnn::Handle handle, const DnnConvolution& problem);
 
 // The arrays' bytes, in the order of `execute`: operands, result, then what the work reads.
 std::vector<std::int64_t> array_bytes(const DnnConvolution& problem);
+std::vector<std::int64_t> array_alignments(const DnnConvolution& problem);  // as declared, in bytes
 void execute(dnn::Shared& shared, Stream stream, const DnnConvolution& problem, const dnn::Plan& plan,
              std::span<const Address> arrays, Address workspace);
 

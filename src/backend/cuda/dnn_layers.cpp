@@ -19,8 +19,6 @@ namespace systole::cuda {
 
 namespace {
 
-constexpr const char* kPrefer = "SYSTOLE_CUDA_PREFER";
-
 class LayerCall final : public LibraryCall {
  public:
   LayerCall(dnn::Shared& shared, std::shared_ptr<const DnnLayer> layer, std::vector<std::size_t> inputs)
@@ -78,27 +76,29 @@ void try_out(const Device& device, dnn::Shared& shared, const Layer& layer,
   device.give_stream(stream);
 }
 
-// Equal layers share one.
-const Made& made(const Device& device, const Layer& layer, const DnnWishes& wishes) {
+// Equal layers share one. A refusal for want of memory or of a handle says nothing of the next try.
+Made made(const Device& device, const Layer& layer, const DnnWishes& wishes) {
   static std::mutex mutex;
   static auto* const all = new std::map<std::string, Made>;  // never destroyed, as devices
   const std::string key = fmt::format("{} {}{}", device.ordinal(), layer.text(),
                                       wishes.math == runtime::Math::tf32 ? " tf32" : "");
   const std::lock_guard lock(mutex);
-  const auto [found, is_new] = all->try_emplace(key);
-  if (!is_new) return found->second;
+  if (const auto found = all->find(key); found != all->end()) return found->second;
+  Made made;
+  dnn::Shared* shared = nullptr;
   try {
     device.activate();
-    dnn::Shared& shared = dnn::shared(device);
-    std::shared_ptr<const DnnLayer> tried = make(device, shared, layer, wishes);
-    try_out(device, shared, layer, tried);
-    found->second.layer = std::move(tried);
+    shared = &dnn::shared(device);
+    std::shared_ptr<const DnnLayer> tried = make(device, *shared, layer, wishes);
+    try_out(device, *shared, layer, tried);
+    made.layer = std::move(tried);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kContextLost) throw;
-    found->second.reason = error.message();
+    made.reason = error.message();
     log(LogLevel::info, fmt::format("cuda: cudnn declines {}: {}", layer.text(), error.message()));
+    if (shared == nullptr || error.kind() == ErrorKind::kOutOfMemory) return made;
   }
-  return found->second;
+  return all->emplace(key, std::move(made)).first->second;
 }
 
 std::string read(const lower::Region& region, const DnnWishes& wishes, Layer& layer) {
@@ -148,7 +148,7 @@ lower::Claim dnn_layer_offer(const Device& device, const lower::Region& region, 
     tell_once(region, reason);
     return lower::Claim::declined(std::move(reason));
   }
-  const Made& own = made(device, layer, wishes);
+  const Made own = made(device, layer, wishes);
   if (!own.layer) return lower::Claim::declined(fmt::format("cudnn.{}: {}", layer.name(), own.reason));
   return {fmt::format("cudnn.{}", layer.name()), {}, 10, own.layer->workspace()};
 }
@@ -158,14 +158,13 @@ std::shared_ptr<const LibraryCall> dnn_layer_call(const Device& device, const lo
   Layer layer;
   if (std::string reason = read(region, wishes, layer); !reason.empty())
     throw Error(ErrorKind::kInternal, "cudnn", reason);
-  const Made& own = made(device, layer, wishes);
+  const Made own = made(device, layer, wishes);
   if (!own.layer) throw Error(ErrorKind::kInternal, "cudnn", own.reason);
   return std::make_shared<LayerCall>(dnn::shared(device), own.layer, layer.inputs);
 }
 
 bool is_dnn_layer(std::string_view implementation) {
-  return implementation == "cudnn.pooling" || implementation == "cudnn.batch_norm" ||
-         implementation == "cudnn.rnn" || implementation == "cudnn.rnn_grad";
+  return implementation.starts_with("cudnn.") && is_library_choice(implementation);
 }
 
 }  // namespace systole::cuda

@@ -36,6 +36,7 @@ class Generator {
 
   void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled) {
     compiled.program = &program;
+    compiled.schedule = make_schedule(program);
     compiled.calls.resize(program.steps.size());
     compiled.sub_programs.resize(program.steps.size());
     compiled.constants.resize(program.buffers.size());
@@ -99,7 +100,7 @@ class Generator {
   };
   struct Wanted {
     Compiled::Call* call = nullptr;
-    std::vector<Way> ways;  // none where a form is like the first
+    std::vector<Way> ways;
     Question question;
     std::vector<std::int64_t> bytes;  // of the kernels' buffers
   };
@@ -138,7 +139,6 @@ class Generator {
       wanted.question = {.name = runtime::step_label(step, "kernel"),
                          .details = fmt::format("{} {}", text.file_name(), nvrtc_version()),
                          .choice = "form",
-                         .count = static_cast<int>(forms.size()),
                          .is_measured = !target_.is_deterministic(),
                          .most_seconds = 0.03};
       add_forms(step, name, forms, std::move(first), wanted);
@@ -147,32 +147,45 @@ class Generator {
     return true;
   }
 
+  // Kernels that differ in no more than their names.
+  static bool are_alike(const std::vector<codegen::Kernel>& a, const std::vector<codegen::Kernel>& b) {
+    const auto text = [](const codegen::Kernel& kernel) {
+      std::string source = kernel.source;
+      return source.erase(source.find(kernel.name + "("), kernel.name.size());
+    };
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [&](const codegen::Kernel& x, const codegen::Kernel& y) {
+                        return x.groups == y.groups && x.threads == y.threads && text(x) == text(y);
+                      });
+  }
+
+  // The step's kernels in every form that is one of its own, to be timed; in the best where that is known.
   void add_forms(const Step& step, const std::string& name, const std::vector<codegen::Form>& forms,
                  std::vector<codegen::Kernel> first, Wanted& wanted) {
-    const auto made = [&](std::size_t i) {
-      return codegen::make_kernels(step, fmt::format("{}_form{}", name, i), codegen::Dialect::cuda, forms[i]);
-    };
+    std::vector<std::vector<codegen::Kernel>> own;
+    own.push_back(std::move(first));
+    for (std::size_t i = 1; i < forms.size(); ++i) {
+      std::vector<codegen::Kernel> kernels =
+          codegen::make_kernels(step, fmt::format("{}_form{}", name, i), codegen::Dialect::cuda, forms[i]);
+      const bool is_known =
+          std::any_of(own.begin(), own.end(), [&](const auto& other) { return are_alike(kernels, other); });
+      if (!is_known) own.push_back(std::move(kernels));
+    }
+    wanted.question.count = static_cast<int>(own.size());
     const std::optional<Answer> known = known_answer(device_, wanted.question);
     if (known || tuned_ >= kMostTuned) {
-      const std::size_t choice = known ? static_cast<std::size_t>(known->choice) : 0;
-      wanted.ways.push_back(way_of(choice == 0 ? std::move(first) : made(choice)));
+      wanted.ways.push_back(way_of(std::move(own[known ? static_cast<std::size_t>(known->choice) : 0])));
       return;
     }
-    wanted.ways.push_back(way_of(std::move(first)));
     const std::size_t before = kernels_.distinct().size();
-    for (std::size_t i = 1; i < forms.size(); ++i) {
-      Way way = way_of(made(i));
-      if (way.kernels == wanted.ways[0].kernels) way = {};
-      wanted.ways.push_back(std::move(way));
-    }
-    tuned_ += kernels_.distinct().size() > before ? 1 : 0;
+    for (std::vector<codegen::Kernel>& kernels : own) wanted.ways.push_back(way_of(std::move(kernels)));
+    tuned_ += kernels_.distinct().size() > before + wanted.ways[0].kernels.size() ? 1 : 0;
   }
 
   Trial trial(const Wanted& wanted, Stream stream) const {
     auto scratch = std::make_shared<const Scratch>(device_, stream, wanted.bytes);
     return [&wanted, scratch](int choice, Stream on) {
       const Way& way = wanted.ways[static_cast<std::size_t>(choice)];
-      if (way.launches.empty()) throw Error(ErrorKind::kUnsupported, "cuda", "a form like the first");
       std::vector<Address> addresses = scratch->addresses();
       std::vector<void*> parameters;
       for (Address& address : addresses) parameters.push_back(&address);
@@ -310,7 +323,7 @@ Machine::Machine(const Context& context, const Compiled& compiled)
       home_(context.stream),
       stream_(context.stream),
       compiled_(&compiled),
-      way_(context.device, context.lanes, *compiled.program) {
+      way_(context.device, context.lanes, compiled.schedule) {
   std::size_t most = 0;
   for (const Step& step : compiled.program->steps) {
     most = std::max(most, step.inputs.size() + step.outputs.size() + 1);

@@ -38,6 +38,7 @@ struct Compiled {
     std::string label, details;                  // on the timeline
   };
   const lower::Program* program = nullptr;
+  Schedule schedule;
   std::vector<Call> calls;                          // by step
   std::vector<MemoryRef> constants;                 // by buffer
   std::vector<std::vector<Compiled>> sub_programs;  // by step

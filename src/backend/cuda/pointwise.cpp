@@ -15,11 +15,12 @@ namespace {
 
 using ir::Op;
 
-// Both signs, small and large, no pattern.
-constexpr double kPoints[] = {-7.3, -4.1,   -3.05,  -2.71,  -2.2,  -1.77, -1.31, -0.93, -0.59,
-                              -0.3, -0.113, -0.017, 0.0021, 0.041, 0.137, 0.38,  0.66,  0.97,
-                              1.29, 1.83,   2.17,   2.63,   3.19,  4.4,   6.8};
-constexpr double kFactors[] = {-2.3, -0.71, 0.19, 1, 3.7};
+// Both signs, no pattern; then what tells a function from one that is cut off, far out or close to 0.
+constexpr double kPoints[] = {-7.3,   -4.1,   -3.05,  -2.71, -2.2,  -1.77,  -1.31, -0.93,  -0.59, -0.3,
+                              -0.113, -0.017, 0.0021, 0.041, 0.137, 0.38,   0.66,  0.97,   1.29,  1.83,
+                              2.17,   2.63,   3.19,   4.4,   6.8,   0,      1e-30, -1e-30, 1e-7,  -1e-7,
+                              20.5,   -20.5,  100.25, -100,  1e4,   -1.1e4, 1e30,  -1e30,  3e38,  -3e38};
+constexpr double kFactors[] = {-2.3, -0.71, 0.19, 1, 3.7, 0, 1e-7, -103, 1e30};
 
 double cubic(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
 double relu(double x) { return std::max(x, 0.0); }
@@ -30,8 +31,12 @@ double gelu_slope(double x) {
   return (1 + t) / 2 + x / 2 * (1 - t * t) * inner;
 }
 
-// Numbers of f32 stand in the graph.
-bool is_close(double got, double wanted) { return std::abs(got - wanted) <= 1e-6 + 1e-5 * std::abs(wanted); }
+bool is_equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+// Numbers of f32 stand in the graph. `rounding`: of 1 + tanh where that is almost 0.
+bool is_close(double got, double wanted, double rounding) {
+  return is_equal(got, wanted) || std::abs(got - wanted) <= rounding + 1e-5 * std::abs(wanted);
+}
 
 bool keeps_elements(Op op) { return op == Op::reshape || op == Op::convert; }
 
@@ -137,19 +142,33 @@ const std::optional<Samples::Numbers>* Samples::values_of(std::int32_t node) con
 Pointwise Samples::function(std::int32_t node) const {
   const std::optional<Numbers>* const values = values_of(node);
   if (values == nullptr || !*values || !is_float(graph_.node(node).types[0].dtype)) return Pointwise::other;
-  const auto is = [&](auto wanted) {
+  const auto all = [&](auto holds) {
     for (std::size_t i = 0; i < (*values)->size(); ++i)
-      if (!is_close((**values)[i], wanted(i))) return false;
+      if (!holds(i, (**values)[i])) return false;
     return true;
   };
+  constexpr double kRounding = 1e-13;
   const Numbers& x = points_.back();
-  if (variables_.size() == 2)
-    return is([&](std::size_t i) { return points_[0][i] * gelu_slope(x[i]); }) ? Pointwise::gelu_gradient
-                                                                               : Pointwise::other;
-  if (is([&](std::size_t i) { return x[i]; })) return Pointwise::identity;
-  if (is([&](std::size_t i) { return relu(x[i]); })) return Pointwise::relu;
-  if (is([&](std::size_t i) { return gelu(x[i]); })) return Pointwise::gelu;
-  if (is([&](std::size_t i) { return gelu_erf(x[i]); })) return Pointwise::gelu_erf;
+  if (variables_.size() == 2) {
+    const Numbers& factor = points_[0];
+    return all([&](std::size_t i, double got) {
+      return is_close(got, factor[i] * gelu_slope(x[i]), kRounding * std::abs(factor[i]));
+    })
+               ? Pointwise::gelu_gradient
+               : Pointwise::other;
+  }
+  const auto is_exactly = [&](auto wanted) {
+    return all([&](std::size_t i, double got) { return is_equal(got, wanted(x[i])); });
+  };
+  const auto is_about = [&](auto wanted) {
+    return all([&](std::size_t i, double got) {
+      return is_close(got, wanted(x[i]), kRounding * std::min(std::abs(x[i]), 1.0));
+    });
+  };
+  if (is_exactly([](double each) { return each; })) return Pointwise::identity;
+  if (is_exactly(relu)) return Pointwise::relu;
+  if (is_about(gelu)) return Pointwise::gelu;
+  if (is_about(gelu_erf)) return Pointwise::gelu_erf;
   return Pointwise::other;
 }
 
@@ -158,7 +177,7 @@ bool Samples::is_same_of(std::int32_t node, std::int32_t inner) const {
   if (values == nullptr || inside == nullptr || !*values || !*inside) return false;
   const std::vector<std::optional<Numbers>> again = at(std::span(&**inside, 1));
   const std::optional<Numbers>& other = again[static_cast<std::size_t>(values - values_.data())];
-  return other && *other == **values;
+  return other && std::equal(other->begin(), other->end(), (*values)->begin(), (*values)->end(), is_equal);
 }
 
 }  // namespace systole::cuda

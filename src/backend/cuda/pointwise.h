@@ -2,7 +2,8 @@
 
 // What elementwise work computes, found by trying: nodes are evaluated on sample points, in f64 and without
 // the roundings between, and compared with the functions that libraries have. A gradient comes in as many
-// forms as there are ways to derive and simplify it; its numbers are always the same.
+// forms as there are ways to derive and simplify it; its numbers are always the same. What is cut off or bent
+// anywhere that f32 reaches, however far out or close to 0, must not be taken for the function without.
 
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,7 @@
 #include "backend/cuda/preferences.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -11,16 +13,30 @@ namespace systole::cuda {
 
 namespace {
 
-constexpr const char* kPrefer = "SYSTOLE_CUDA_PREFER";
+// What is taken where nobody is asked.
+constexpr std::array<LibraryChoice, 5> kChoices{{{"cudnn.pooling", false},
+                                                 {"cudnn.batch_norm", false},
+                                                 {"cudnn.rnn", true},
+                                                 {"cudnn.rnn_grad", false},
+                                                 {"cublasLt", false}}};
+
+// "a, b or c".
+std::string all_names() {
+  std::string text;
+  for (std::size_t i = 0; i < kChoices.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 < kChoices.size() ? ", " : " or ", kChoices[i].name);
+  return text;
+}
 
 }  // namespace
 
+bool is_library_choice(std::string_view name) {
+  return std::any_of(kChoices.begin(), kChoices.end(),
+                     [&](const LibraryChoice& each) { return each.name == name; });
+}
+
 LibraryChoice library_choice(std::string_view name) {
-  std::array<LibraryChoice, 5> all{{{"cudnn.pooling", false},
-                                    {"cudnn.batch_norm", false},
-                                    {"cudnn.rnn", true},
-                                    {"cudnn.rnn_grad", false},
-                                    {"cublasLt", false}}};
+  auto all = kChoices;
   const auto find = [&](std::string_view word) {
     return std::find_if(all.begin(), all.end(), [&](const LibraryChoice& each) { return each.name == word; });
   };
@@ -35,9 +51,7 @@ LibraryChoice library_choice(std::string_view name) {
     const auto found = find(word);
     if (found == all.end())
       throw Error(ErrorKind::kInvalidArgument, kPrefer, "names nothing that could be preferred",
-                  "cudnn.pooling, cudnn.batch_norm, cudnn.rnn, cudnn.rnn_grad or cublasLt, - before one that "
-                  "is not wanted",
-                  std::string(word));
+                  fmt::format("{}, - before one that is not wanted", all_names()), std::string(word));
     found->is_taken = !is_against;
     found->is_asked_for = true;
   }

@@ -13,7 +13,11 @@ struct LibraryChoice {
   bool is_asked_for = false;  // or against
 };
 
-// Throws kInvalidArgument for a list that names something else.
+inline constexpr const char* kPrefer = "SYSTOLE_CUDA_PREFER";
+
+bool is_library_choice(std::string_view name);  // that the list may have
+
+// Of such a name. Throws kInvalidArgument for a list that names something else.
 LibraryChoice library_choice(std::string_view name);
 
 }  // namespace systole::cuda

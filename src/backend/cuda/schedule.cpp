@@ -103,19 +103,24 @@ Schedule make_schedule(const Program& program) {
 }
 
 Lanes::~Lanes() {
-  for (std::size_t i = 1; i < streams_.size(); ++i) device_.give_stream(streams_[i]);
+  if (!device_.try_activate()) return;
+  for (const Stream stream : streams_) driver().cuStreamDestroy(stream);
 }
 
 Stream Lanes::stream(std::int32_t lane) {
-  while (static_cast<std::size_t>(lane) >= streams_.size()) streams_.push_back(device_.take_stream());
+  while (static_cast<std::size_t>(lane) >= streams_.size()) {
+    Stream stream = nullptr;
+    check(driver().cuStreamCreate(&stream, kStreamNonBlocking), "cuStreamCreate");
+    streams_.push_back(stream);
+  }
   return streams_[static_cast<std::size_t>(lane)];
 }
 
-Lanewalk::Lanewalk(const Device& device, Lanes* lanes, const Program& program)
+Lanewalk::Lanewalk(const Device& device, Lanes* lanes, const Schedule& schedule)
     : device_(&device),
       lanes_(lanes),
-      schedule_(make_schedule(program)),
-      events_(program.steps.size() + 1 + kMostLanes, nullptr) {}
+      schedule_(&schedule),
+      events_(schedule.lane.size() + 1 + kMostLanes, nullptr) {}
 
 Lanewalk::~Lanewalk() {
   for (const Event event : events_)
@@ -125,7 +130,7 @@ Lanewalk::~Lanewalk() {
 Lanewalk::Lanewalk(Lanewalk&& other) noexcept
     : device_(other.device_),
       lanes_(other.lanes_),
-      schedule_(std::move(other.schedule_)),
+      schedule_(other.schedule_),
       events_(std::move(other.events_)),
       entered_(std::move(other.entered_)) {
   other.events_.clear();
@@ -138,33 +143,34 @@ Event Lanewalk::event(std::size_t i) {
 
 void Lanewalk::begin() {
   if (!is_on()) return;
-  entered_.assign(static_cast<std::size_t>(schedule_.lanes), false);
-  check(driver().cuEventRecord(event(schedule_.lane.size()), lanes_->stream(0)), "cuEventRecord");
+  entered_.assign(static_cast<std::size_t>(schedule_->lanes), false);
+  check(driver().cuEventRecord(event(schedule_->lane.size()), lanes_->stream(0)), "cuEventRecord");
 }
 
 Stream Lanewalk::enter(std::size_t step) {
-  if (!is_on()) return lanes_ != nullptr ? lanes_->stream(0) : nullptr;
-  const std::int32_t lane = schedule_.lane[step];
+  if (lanes_ == nullptr || !lanes_->are_used()) return nullptr;
+  if (!is_on()) return lanes_->stream(0);
+  const std::int32_t lane = schedule_->lane[step];
   const Stream stream = lanes_->stream(lane);
   const auto wait = [&](Event event) {
     check(driver().cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
   };
-  if (lane > 0 && !entered_[static_cast<std::size_t>(lane)]) wait(event(schedule_.lane.size()));
+  if (lane > 0 && !entered_[static_cast<std::size_t>(lane)]) wait(event(schedule_->lane.size()));
   entered_[static_cast<std::size_t>(lane)] = true;
-  for (const std::int32_t other : schedule_.waits[step]) wait(event(static_cast<std::size_t>(other)));
+  for (const std::int32_t other : schedule_->waits[step]) wait(event(static_cast<std::size_t>(other)));
   return stream;
 }
 
 void Lanewalk::leave(std::size_t step) {
-  if (!is_on() || !schedule_.is_awaited[step]) return;
-  check(driver().cuEventRecord(event(step), lanes_->stream(schedule_.lane[step])), "cuEventRecord");
+  if (!is_on() || !schedule_->is_awaited[step]) return;
+  check(driver().cuEventRecord(event(step), lanes_->stream(schedule_->lane[step])), "cuEventRecord");
 }
 
 void Lanewalk::end() {
   if (!is_on()) return;
-  for (std::int32_t lane = 1; lane < schedule_.lanes; ++lane) {
+  for (std::int32_t lane = 1; lane < schedule_->lanes; ++lane) {
     if (!entered_[static_cast<std::size_t>(lane)]) continue;
-    const Event done = event(schedule_.lane.size() + 1 + static_cast<std::size_t>(lane));
+    const Event done = event(schedule_->lane.size() + 1 + static_cast<std::size_t>(lane));
     check(driver().cuEventRecord(done, lanes_->stream(lane)), "cuEventRecord");
     check(driver().cuStreamWaitEvent(lanes_->stream(0), done, 0), "cuStreamWaitEvent");
   }

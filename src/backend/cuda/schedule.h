@@ -22,10 +22,11 @@ struct Schedule {
 };
 Schedule make_schedule(const lower::Program& program);
 
-// The streams of a session's lanes, taken when they are first used. Lane 0 is the session's own.
+// The streams on which a session captures its steps, one for each lane, made when they are first used. Nobody
+// else has them: what others would put on a stream that captures fails, or is captured.
 class Lanes {
  public:
-  Lanes(const Device& device, Stream first) : device_(device), streams_{first} {}
+  explicit Lanes(const Device& device) : device_(device) {}
   ~Lanes();
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
@@ -43,23 +44,24 @@ class Lanes {
 // A Program's way through the lanes.
 class Lanewalk {
  public:
-  Lanewalk(const Device& device, Lanes* lanes, const lower::Program& program);
+  Lanewalk(const Device& device, Lanes* lanes, const Schedule& schedule);
   ~Lanewalk();
   Lanewalk(Lanewalk&& other) noexcept;
   Lanewalk& operator=(Lanewalk&&) = delete;
 
   void begin();
-  Stream enter(std::size_t step);  // where it goes; what it waits for is awaited
+  Stream enter(
+      std::size_t step);  // where it goes, null when nothing is captured; what it waits for is awaited
   void leave(std::size_t step);
   void end();
 
  private:
-  bool is_on() const { return lanes_ != nullptr && lanes_->are_used() && schedule_.lanes > 1; }
+  bool is_on() const { return lanes_ != nullptr && lanes_->are_used() && schedule_->lanes > 1; }
   Event event(std::size_t i);  // of a step, then of the beginning, then of the lanes
 
   const Device* device_;
   Lanes* lanes_;
-  Schedule schedule_;
+  const Schedule* schedule_;
   std::vector<Event> events_;
   std::vector<bool> entered_;  // by lane
 };

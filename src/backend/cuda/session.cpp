@@ -1,6 +1,7 @@
 #include "backend/cuda/session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -34,7 +35,7 @@ class CudaSession final : public runtime::Session {
       : module_(std::move(module)),
         device_(activated(*module_->device)),
         stream_(device_),
-        lanes_(device_, stream_.get()),
+        lanes_(device_),
         executor_({device_, stream_.get(), &lanes_}, module_->compiled),
         arena_(device_, module_->program.arena_bytes, Type{DType::u8, {module_->program.arena_bytes}},
                stream_.get(), "temporaries of a program"),
@@ -55,6 +56,9 @@ class CudaSession final : public runtime::Session {
       // say that a kernel took the context with it, as the driver does now.
       device_.settle(stream_.get());
       if (device_.is_lost() && error.kind() != ErrorKind::kContextLost) throw device_.lost_error();
+      throw;
+    } catch (...) {
+      device_.settle(stream_.get());
       throw;
     }
   }
@@ -126,6 +130,7 @@ class CudaSession final : public runtime::Session {
         std::find_if(kept.begin(), kept.end(), [](const auto& b) { return b.use_count() == 1; });
     std::shared_ptr<DeviceBuffer> buffer;
     if (free != kept.end()) {
+      std::atomic_thread_fence(std::memory_order_acquire);  // after what its last holder did
       buffer = *free;
     } else {
       buffer = DeviceBuffer::make(device_, type_of(o), stream_.get());
@@ -160,11 +165,18 @@ class CudaSession final : public runtime::Session {
       graphs_.clear();  // nobody knows which steps their nodes are of
     for (std::size_t i = 0; i < places_.size(); ++i)
       if (places_[i] && i < inputs) copy(addresses_[i], places_[i]->address(), places_[i]->bytes());
-    const GraphExec graph = captured(with_places(), inputs);
+    const GraphExec graph = captured(with_places(inputs), inputs);
     consume();
     check(driver().cuGraphLaunch(graph, stream_.get()), "cuGraphLaunch");
     for (std::size_t i = inputs; i < places_.size(); ++i)
-      if (places_[i]) copy(places_[i]->address(), addresses_[i], places_[i]->bytes());
+      if (const Memory* const from = places_[memory_of(i, inputs)].get())
+        copy(from->address(), addresses_[i], from->bytes());
+  }
+
+  // Whose memory address i is: that of an output may be an input's.
+  std::size_t memory_of(std::size_t i, std::size_t inputs) const {
+    if (i < inputs || shared_[i - inputs] < 0) return i;
+    return static_cast<std::size_t>(shared_[i - inputs]);
   }
 
   void copy(Address from, Address to, std::int64_t bytes) const {
@@ -174,10 +186,10 @@ class CudaSession final : public runtime::Session {
   }
 
   // The addresses, with those that have a place of their own replaced.
-  std::vector<Address> with_places() const {
+  std::vector<Address> with_places(std::size_t inputs) const {
     std::vector<Address> all = addresses_;
     for (std::size_t i = 0; i < places_.size(); ++i)
-      if (places_[i]) all[i] = places_[i]->address();
+      if (const Memory* const place = places_[memory_of(i, inputs)].get()) all[i] = place->address();
     return all;
   }
 
@@ -193,7 +205,9 @@ class CudaSession final : public runtime::Session {
       return captured(copied_to_places(inputs), inputs);
     }
     const timeline::Span span("compile", "capture");
-    check(driver().cuStreamBeginCapture(stream_.get(), kCaptureThreadLocal), "cuStreamBeginCapture");
+    // Not on the session's own stream: other threads may free memory there meanwhile.
+    const Stream stream = lanes_.stream(0);
+    check(driver().cuStreamBeginCapture(stream, kCaptureThreadLocal), "cuStreamBeginCapture");
     Graph graph = nullptr;
     lanes_.use(true);
     try {
@@ -201,11 +215,11 @@ class CudaSession final : public runtime::Session {
       lanes_.use(false);
     } catch (...) {
       lanes_.use(false);
-      if (!device_.is_lost()) driver().cuStreamEndCapture(stream_.get(), &graph);
+      if (!device_.is_lost()) driver().cuStreamEndCapture(stream, &graph);
       if (graph != nullptr) driver().cuGraphDestroy(graph);
       throw;
     }
-    check(driver().cuStreamEndCapture(stream_.get(), &graph), "cuStreamEndCapture");
+    check(driver().cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
     GraphExec made = nullptr;
     const Status status = driver().cuGraphInstantiate(&made, graph, 0);
     driver().cuGraphDestroy(graph);
@@ -224,7 +238,7 @@ class CudaSession final : public runtime::Session {
       const bool moves = std::any_of(graphs_.begin(), graphs_.end(), [&](const Captured& c) {
         return c.addresses[i] != graphs_[0].addresses[i];
       });
-      if (!moves || places_[i]) continue;
+      if (!moves || places_[i] || memory_of(i, inputs) != i) continue;
       const lower::Program& program = module_->program;
       const lower::BufferId b = i < inputs ? program.inputs[i] : program.outputs[i - inputs];
       const lower::BufferInfo& info = program.buffers[static_cast<std::size_t>(b)];
@@ -237,7 +251,7 @@ class CudaSession final : public runtime::Session {
   std::vector<Address> copied_to_places(std::size_t inputs) {
     for (std::size_t i = 0; i < inputs; ++i)
       if (places_[i]) copy(addresses_[i], places_[i]->address(), places_[i]->bytes());
-    return with_places();
+    return with_places(inputs);
   }
 
   const std::shared_ptr<const Module> module_;

@@ -12,6 +12,7 @@
 
 #include "../error_check.h"
 #include "../scratch_folder.h"
+#include "backend/cuda/buffer.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/session.h"

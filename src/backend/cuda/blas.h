@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backend/cuda/device.h"
-#include "backend/cuda/executor.h"
+#include "backend/cuda/library_call.h"
 #include "compile/target.h"
 #include "systole/runtime.h"
 

@@ -29,4 +29,9 @@ class DeviceBuffer final : public runtime::Buffer {
   std::atomic<bool> donated_{false};
 };
 
+runtime::BufferRef uploaded(const Literal& value, const Device& device);
+
+// On the device; by the GPUs themselves when both buffers are theirs and they can.
+runtime::BufferRef copied(const runtime::Buffer& buffer, const Device& device);
+
 }  // namespace systole::cuda

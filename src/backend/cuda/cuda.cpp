@@ -7,8 +7,9 @@
 
 #include <utility>
 
+#include "backend/cuda/buffer.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/executor.h"
+#include "backend/cuda/module.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/session.h"
 #include "eval/eval.h"

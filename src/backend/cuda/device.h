@@ -80,6 +80,24 @@ class Device {
   mutable std::map<int, bool> readable_;  // by the other's ordinal
 };
 
+// A stream of the device's, given back when its work is done: memory that was allocated on it may live
+// longer.
+class BorrowedStream {
+ public:
+  explicit BorrowedStream(const Device& device) : device_(device), stream_(device.take_stream()) {}
+  ~BorrowedStream() {
+    device_.settle(stream_);
+    device_.give_stream(stream_);
+  }
+  BorrowedStream(const BorrowedStream&) = delete;
+  BorrowedStream& operator=(const BorrowedStream&) = delete;
+  Stream get() const { return stream_; }
+
+ private:
+  const Device& device_;
+  const Stream stream_;
+};
+
 // All that can be used; the others are in `left_out`, in words.
 struct Devices {
   std::vector<std::unique_ptr<Device>> usable;

@@ -11,7 +11,7 @@
 #include "backend/cuda/convolution.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/dnn_convolution.h"
-#include "backend/cuda/executor.h"
+#include "backend/cuda/library_call.h"
 #include "backend/cuda/tuning.h"
 #include "compile/target.h"
 #include "systole/runtime.h"

@@ -10,7 +10,7 @@
 #include "backend/cuda/attention.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/dnn.h"
-#include "backend/cuda/executor.h"
+#include "backend/cuda/library_call.h"
 #include "compile/target.h"
 
 namespace systole::cuda {

@@ -59,21 +59,15 @@ void try_out(const Device& device, dnn::Shared& shared, const Layer& layer,
   for (const Type& type : layer.operands) bytes.push_back(type.bytes());
   for (const Type& type : layer.results) bytes.push_back(type.bytes());
   bytes.push_back(made->workspace());
-  const Stream stream = device.take_stream();
-  try {
-    const Scratch scratch(device, stream, bytes);
-    std::vector<std::size_t> inputs;
-    for (std::size_t i = 0; i < layer.operands.size(); ++i) inputs.push_back(i);
-    const std::span<const Address> all(scratch.addresses());
-    LayerCall(shared, made, inputs)
-        .run(stream, all.first(inputs.size()), all.subspan(inputs.size(), layer.results.size()), all.back());
-    check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
-  } catch (...) {
-    device.settle(stream);
-    device.give_stream(stream);
-    throw;
-  }
-  device.give_stream(stream);
+  const BorrowedStream stream(device);
+  const Scratch scratch(device, stream.get(), bytes);
+  std::vector<std::size_t> inputs;
+  for (std::size_t i = 0; i < layer.operands.size(); ++i) inputs.push_back(i);
+  const std::span<const Address> all(scratch.addresses());
+  LayerCall(shared, made, inputs)
+      .run(stream.get(), all.first(inputs.size()), all.subspan(inputs.size(), layer.results.size()),
+           all.back());
+  check(driver().cuStreamSynchronize(stream.get()), "cuStreamSynchronize");
 }
 
 // Equal layers share one. A refusal for want of memory or of a handle says nothing of the next try.

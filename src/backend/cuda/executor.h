@@ -1,58 +1,16 @@
 #pragma once
 
-// Runs a Program on a GPU: step by step on a stream, or captured once as a CUDA graph and launched whole.
+// Puts the steps of a Program on streams, one after the other: to run them, or to capture them.
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/module.h"
 #include "backend/cuda/schedule.h"
 #include "backend/walker.h"
-#include "compile/program.h"
-#include "systole/runtime.h"
 
 namespace systole::cuda {
-
-// What a library does of a Program, made for one step.
-class LibraryCall {
- public:
-  virtual ~LibraryCall() = default;
-  // Memory of the step's inputs, outputs and workspace.
-  virtual void run(Stream stream, std::span<const Address> inputs, std::span<const Address> outputs,
-                   Address workspace) const = 0;
-};
-
-// A Program with its kernels, shared by all who run it.
-struct Compiled {
-  struct Launch {
-    Function function = nullptr;
-    unsigned groups = 0, threads = 0;
-  };
-  struct Call {
-    std::vector<Launch> launches;                // of kernels
-    std::shared_ptr<const LibraryCall> library;  // instead of a kernel
-    std::string label, details;                  // on the timeline
-  };
-  const lower::Program* program = nullptr;
-  Schedule schedule;
-  std::vector<Call> calls;                          // by step
-  std::vector<MemoryRef> constants;                 // by buffer
-  std::vector<std::vector<Compiled>> sub_programs;  // by step
-};
-
-struct Module {
-  const Device* device = nullptr;
-  lower::Program program;
-  std::vector<std::shared_ptr<ModuleObject>> kernels;
-  Compiled compiled;
-  bool is_one_launch = false;  // nothing in it needs the host
-};
-std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph,
-                                          const runtime::CompileOptions& options);
 
 class Machine {
  public:

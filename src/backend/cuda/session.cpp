@@ -8,6 +8,7 @@
 #include "backend/arguments.h"
 #include "backend/cuda/buffer.h"
 #include "backend/cuda/cupti.h"
+#include "backend/cuda/executor.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
 
@@ -64,20 +65,6 @@ class CudaSession final : public runtime::Session {
   }
 
  private:
-  // A stream of the device's, given back at the end: memory that was allocated on it may live longer.
-  class BorrowedStream {
-   public:
-    explicit BorrowedStream(const Device& device) : device_(device), stream_(device.take_stream()) {}
-    ~BorrowedStream() { device_.give_stream(stream_); }
-    BorrowedStream(const BorrowedStream&) = delete;
-    BorrowedStream& operator=(const BorrowedStream&) = delete;
-    Stream get() const { return stream_; }
-
-   private:
-    const Device& device_;
-    const Stream stream_;
-  };
-
   std::vector<std::vector<BufferRef>> run_checked(const runtime::RunArguments& arguments) {
     const std::vector<BufferRef>& given = arguments.per_device[0];
     addresses_.clear();
@@ -273,41 +260,8 @@ class CudaSession final : public runtime::Session {
 
 }  // namespace
 
-DeviceBuffer::DeviceBuffer(Type type, MemoryRef memory)
-    : type_(std::move(type)), name_{kName, {}, memory->device().ordinal()}, memory_(std::move(memory)) {}
-
-std::shared_ptr<DeviceBuffer> DeviceBuffer::make(const Device& device, const Type& type, Stream stream) {
-  return std::make_shared<DeviceBuffer>(type, std::make_shared<Memory>(device, type.bytes(), type, stream));
-}
-
-Literal DeviceBuffer::to_host() const {
-  if (donated_)
-    throw Error(ErrorKind::kInvalidArgument, kName, "a buffer is used after it was donated", {},
-                type_.to_string());
-  Literal value(type_);
-  memory_->device().download(*memory_, value.mutable_bytes());
-  return value;
-}
-
 std::unique_ptr<runtime::Session> make_session(std::shared_ptr<const Module> module) {
   return std::make_unique<CudaSession>(std::move(module));
-}
-
-BufferRef uploaded(const Literal& value, const Device& device) {
-  device.activate();
-  auto buffer = DeviceBuffer::make(device, value.type(), device.transfers());
-  device.upload(value.bytes(), buffer->memory());
-  return buffer;
-}
-
-BufferRef copied(const runtime::Buffer& buffer, const Device& device) {
-  const auto* const ours = dynamic_cast<const DeviceBuffer*>(&buffer);
-  if (ours == nullptr || ours->is_donated() || !device.can_read(ours->memory().device()))
-    return uploaded(buffer.to_host(), device);
-  device.activate();
-  auto copy = DeviceBuffer::make(device, ours->type(), device.transfers());
-  device.copy(ours->memory(), copy->memory());
-  return copy;
 }
 
 }  // namespace systole::cuda

@@ -6,7 +6,7 @@
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/dnn_attention.h"
 #include "backend/cuda/dnn_layers.h"
-#include "backend/cuda/executor.h"
+#include "backend/cuda/library_call.h"
 #include "backend/cuda/layers.h"
 #include "backend/cuda/on_result.h"
 #include "backend/cuda/product.h"

@@ -171,23 +171,6 @@ class Watch {
   TimedEvent begin_, end_;
 };
 
-// A stream as long as this lives.
-class Borrowed {
- public:
-  explicit Borrowed(const Device& device) : device_(device), stream_(device.take_stream()) {}
-  ~Borrowed() {
-    driver().cuStreamSynchronize(stream_);  // fails only when the context is lost
-    device_.give_stream(stream_);
-  }
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
-  Stream get() const { return stream_; }
-
- private:
-  const Device& device_;
-  const Stream stream_;
-};
-
 std::string device_text(const Device& device) {
   int version = 0;
   check(driver().cuDriverGetVersion(&version), "cuDriverGetVersion");
@@ -239,7 +222,7 @@ Answer best_of(const Device& device, const Question& question,
                const std::function<Trial(Stream stream)>& prepare) {
   device.activate();
   const cupti::Step named("timing " + question.name, {});
-  std::optional<Borrowed> stream;
+  std::optional<BorrowedStream> stream;
   std::optional<Watch> watch;
   return tuned(device_text(device), question, [&](int choice, double best) {
     if (!watch) {

@@ -14,8 +14,8 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/dnn_layers_api.h"
-#include "backend/cuda/library_call.h"
 #include "backend/cuda/layers.h"
+#include "backend/cuda/library_call.h"
 #include "compile/target.h"
 
 namespace systole::cuda {

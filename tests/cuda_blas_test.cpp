@@ -19,6 +19,7 @@
 #include "backend/cuda/target.h"
 #include "compile/program.h"
 #include "eval/eval.h"
+#include "graph_arguments.h"
 #include "systole/autodiff.h"
 #include "systole/compile/passes.h"
 #include "systole/ir/text.h"
@@ -253,21 +254,6 @@ Judge note(Works& works) {
   };
 }
 
-std::vector<Literal> arguments_of(const ir::Graph& graph) {
-  std::mt19937 random(11);
-  std::normal_distribution<double> normal(0, 0.6);
-  std::vector<Literal> arguments;
-  for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
-    Literal value = Literal::uninitialized(graph.input_type(i));
-    visit_dtype(value.dtype(), [&]<class T>() {
-      if constexpr (!std::is_same_v<T, bool>)
-        for (T& x : value.mutable_values<T>()) x = static_cast<T>(normal(random));
-    });
-    arguments.push_back(std::move(value));
-  }
-  return arguments;
-}
-
 void expect_close(const std::vector<Literal>& got, const std::vector<Literal>& wanted, double tolerance) {
   ASSERT_EQ(got.size(), wanted.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -287,7 +273,7 @@ Works taken_of(const ir::Graph& graph) {
   Works works;
   const ir::Graph made = passes::run_passes(with_epilogues(graph, note(works)), passes::standard_passes());
   ir::verify(made);
-  const std::vector<Literal> arguments = arguments_of(graph);
+  const std::vector<Literal> arguments = random_arguments(graph, 11, 0.6);
   // The work is the same, whoever does it.
   expect_close(eval::evaluate(made, arguments), eval::evaluate(graph, arguments), 1e-12);
   return works;
@@ -377,7 +363,7 @@ class CudaBlas : public testing::Test {
     return all;
   }
   static void expect_same(const ir::Graph& graph, double tolerance, bool deterministic = true) {
-    const std::vector<Literal> arguments = arguments_of(graph);
+    const std::vector<Literal> arguments = random_arguments(graph, 11, 0.6);
     const std::vector<Literal> wanted = compile(graph, "reference").run(arguments);
     const CompiledGraph compiled =
         compile(graph, "cuda:0", {.math = runtime::Math::f32, .deterministic = deterministic});

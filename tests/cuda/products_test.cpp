@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../graph_arguments.h"
 #include "../program_check.h"
 #include "backend/cuda/blas.h"
 #include "backend/cuda/on_result.h"
@@ -44,21 +45,6 @@ class CudaProduct : public FakeCuda {
     return out;
   }
 
-  static std::vector<Literal> arguments_of(const ir::Graph& graph) {
-    std::mt19937 random(5);
-    std::normal_distribution<double> normal;
-    std::vector<Literal> arguments;
-    for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
-      Literal value = Literal::uninitialized(graph.input_type(i));
-      visit_dtype(value.dtype(), [&]<class T>() {
-        if constexpr (!std::is_same_v<T, bool>)
-          for (T& x : value.mutable_values<T>()) x = static_cast<T>(normal(random));
-      });
-      arguments.push_back(std::move(value));
-    }
-    return arguments;
-  }
-
   // What the call writes, on the host's memory.
   std::vector<Literal> run(const LibraryCall& call, const ir::Graph& graph,
                            const std::vector<Literal>& arguments) const {
@@ -78,7 +64,7 @@ class CudaProduct : public FakeCuda {
     const lower::Claim claim = blas_offer(device_, part, wishes);
     ASSERT_EQ(claim.implementation, "cublasLt.matmul" + work) << claim.reason;
     EXPECT_EQ(claim.workspace_bytes, 1000);
-    const std::vector<Literal> arguments = arguments_of(part.graph),
+    const std::vector<Literal> arguments = random_arguments(part.graph, 5, 1),
                                wanted = eval::evaluate(part.graph, arguments),
                                got = run(*blas_call(device_, part, wishes), part.graph, arguments);
     const DType dtype = wanted[0].dtype();
@@ -247,7 +233,8 @@ TEST_F(CudaProduct, ATrainingStepInThePlansMemoryGivesTheGraphsNumbers) {
                                        places.subspan(step.inputs.size(), step.outputs.size()), all.back());
         return true;
       };
-      const std::vector<Literal> arguments = arguments_of(graph), wanted = eval::evaluate(graph, arguments);
+      const std::vector<Literal> arguments = random_arguments(graph, 5, 1),
+                                 wanted = eval::evaluate(graph, arguments);
       std::vector<Literal> held = arguments, got;
       std::vector<std::byte*> inputs, outputs;
       for (Literal& each : held) inputs.push_back(each.mutable_bytes());

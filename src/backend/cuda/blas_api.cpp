@@ -14,20 +14,12 @@ namespace systole::cuda::lt {
 
 namespace {
 
-struct Found {
-  Api api;
-  std::string absence;
-};
-
 std::string load(Api& api) {
   std::string absence;
   void* const library = open_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
                                      {"nvidia/cu13/lib", "nvidia/cublas/lib"}, absence);
   if (library == nullptr) return absence;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(::dlsym(library, name));
-    return function != nullptr;
-  };
+  const auto find = [&](auto& function, const char* name) { return find_function(library, function, name); };
   const bool complete =
       find(api.create, "cublasLtCreate") && find(api.version, "cublasLtGetVersion") &&
       find(api.words, "cublasLtGetStatusString") && find(api.new_description, "cublasLtMatmulDescCreate") &&
@@ -45,12 +37,8 @@ std::string load(Api& api) {
 
 const Api* replacement = nullptr;
 
-const Found& found() {
-  static const Found only = [] {
-    Found made;
-    made.absence = load(made.api);
-    return made;
-  }();
+const Loaded<Api>& found() {
+  static const Loaded<Api> only(load);
   return only;
 }
 

@@ -8,19 +8,14 @@ namespace systole::cuda::cupti {
 
 namespace {
 
-struct Found {
-  Api api;
-  std::string absence;
-};
-
 std::string load(Api& api) {
   std::string absence;
   void* const library = open_library({"libcupti.so.13", "libcupti.so.12", "libcupti.so"},
                                      {"nvidia/cu13/lib", "nvidia/cuda_cupti/lib"}, absence);
   if (library == nullptr) return absence;
-#define SYSTOLE_CUPTI_FIND(name, parameters)                                \
-  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(library, #name)); \
-  if (api.name == nullptr) return "libcupti.so has no " #name "; CUDA 12 or newer is needed";
+#define SYSTOLE_CUPTI_FIND(name, parameters)    \
+  if (!find_function(library, api.name, #name)) \
+    return "libcupti.so has no " #name "; CUDA 12 or newer is needed";
   SYSTOLE_CUPTI_FUNCTIONS(SYSTOLE_CUPTI_FIND)
 #undef SYSTOLE_CUPTI_FIND
   return {};
@@ -29,11 +24,7 @@ std::string load(Api& api) {
 }  // namespace
 
 const Api* find_library(std::string& absence) {
-  static const Found only = [] {
-    Found made;
-    made.absence = load(made.api);
-    return made;
-  }();
+  static const Loaded<Api> only(load);
   absence = only.absence;
   return absence.empty() ? &only.api : nullptr;
 }

@@ -24,10 +24,7 @@ std::string load(void*& library, Api& api) {
   std::string reason;
   library = open_library({"libcudnn.so.9", "libcudnn.so"}, {"nvidia/cudnn/lib"}, reason);
   if (library == nullptr) return reason;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(::dlsym(library, name));
-    return function != nullptr;
-  };
+  const auto find = [&](auto& function, const char* name) { return find_function(library, function, name); };
   const bool complete = find(api.create, "cudnnCreate") && find(api.set_stream, "cudnnSetStream") &&
                         find(api.version, "cudnnGetVersion") && find(api.words, "cudnnGetErrorString") &&
                         find(api.last_error, "cudnnGetLastErrorString") &&

@@ -27,11 +27,6 @@ struct Api {
   const char* (*words)(int) = nullptr;
 };
 
-struct Found {
-  Api api;
-  std::string absence;
-};
-
 // The compiler's own library, which it looks for beside itself; not every loader finds it there.
 void load_builtins(const void* function) {
   ::Dl_info place{};
@@ -48,10 +43,7 @@ std::string load(Api& api) {
   void* const library = open_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
                                      {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}, absence);
   if (library == nullptr) return absence;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(::dlsym(library, name));
-    return function != nullptr;
-  };
+  const auto find = [&](auto& function, const char* name) { return find_function(library, function, name); };
   const bool complete = find(api.version, "nvrtcVersion") && find(api.create, "nvrtcCreateProgram") &&
                         find(api.compile, "nvrtcCompileProgram") &&
                         find(api.log_size, "nvrtcGetProgramLogSize") && find(api.log, "nvrtcGetProgramLog") &&
@@ -62,12 +54,8 @@ std::string load(Api& api) {
   return {};
 }
 
-const Found& found() {
-  static const Found only = [] {
-    Found made;
-    made.absence = load(made.api);
-    return made;
-  }();
+const Loaded<Api>& found() {
+  static const Loaded<Api> only(load);
   return only;
 }
 
@@ -110,7 +98,7 @@ std::string nvrtc_version() {
 }
 
 std::string machine_code(const std::string& source, const NvrtcOptions& options, std::string* log) {
-  const Found& here = found();
+  const Loaded<Api>& here = found();
   if (!here.absence.empty()) throw Error(ErrorKind::kUnsupported, "cuda", here.absence);
   const Program program(here.api, source, options.file_name);
   // Contraction to fused multiply-add changes what a division or a root is worth, which kernels ask for by

@@ -3,7 +3,8 @@
 // The first three losses of a workload, as PyTorch and JAX have them on the same weights and data, and a test
 // fixture that compares ours on its device. fp32 is in the sizes for a processor, the rest in those for an
 // accelerator, except that rows in fp16 are those of fp32 with a wider tolerance: loss scaling and rounding
-// must not move the losses further.
+// must not move the losses further. tf32 may be 2e-3 and bf16 1e-2 of a loss away, or as much as is written
+// here where that is less.
 
 #include <gtest/gtest.h>
 
@@ -41,11 +42,13 @@ inline const std::vector<PeerLosses>& peer_losses() {
       {"T1", 64, "tf32", kOneStep, {3.1745, 2.2878, 1.5512}, 2e-3},
       {"T1", 512, "tf32", kOneStep, {3.1844, 2.8371, 2.5139}, 2e-3},
       {"T1", 64, "tf32", kManySteps, {3.1745, 3.1841, 3.0699}, 2e-3},
-      {"T2", 64, "tf32", kOneStep, {4.4792, 3.268, 2.659}, 4e-3},
-      {"T2", 64, "tf32", kManySteps, {4.479, 3.109, 2.696}, 4e-3},
+      {"T2", 64, "tf32", kOneStep, {4.4792, 3.268, 2.659}, 2e-3 * 2.659},
+      {"T2", 64, "tf32", kManySteps, {4.479, 3.109, 2.696}, 2e-3 * 2.696},
+      {"T2", 64, "tf32", kOneStep, {4.4789, 3.2663, 2.6629}, 2e-3},    // the first convolution in tf32 too,
+      {"T2", 64, "tf32", kManySteps, {4.4789, 3.1040, 2.6922}, 2e-3},  // by bench_losses.py
       {"T2", 512, "bf16", kOneStep, {4.5065, 3.502, 3.06}, 1.5e-2},
       {"T3", 128, "tf32", kOneStep, {7.810, 10.611, 10.895}, 1e-2},
-      {"T4", 256, "bf16", kOneStep, {8.075, 7.625, 7.15}, 2e-2},
+      {"T4", 256, "bf16", kOneStep, {8.075, 7.625, 7.15}, 1e-2 * 7.15},
       {"T5", 64, "tf32", kOneStep, {2.3074, 2.2518, 2.1960}, 2e-3},
       {"T6", 16, "bf16", kOneStep, {10.9804, 10.7464, 10.439}, 1e-2},
 

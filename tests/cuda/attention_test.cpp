@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/attention.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/dnn_attention.h"
 #include "backend/cuda/target.h"
+#include "backend/patterns/attention.h"
 #include "compile/program.h"
 #include "compile/target.h"
 #include "systole/autodiff.h"
@@ -27,6 +27,8 @@
 #include "systole/runtime.h"
 
 namespace systole::cuda {
+
+using namespace patterns;
 namespace {
 
 using ir::Graph;

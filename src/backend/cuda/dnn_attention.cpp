@@ -21,6 +21,8 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
 using dnn::Array;

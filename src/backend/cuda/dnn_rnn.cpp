@@ -14,6 +14,8 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
 std::int64_t aligned(std::size_t bytes) { return dnn::in_workspace(static_cast<std::int64_t>(bytes)); }

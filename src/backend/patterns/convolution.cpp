@@ -1,4 +1,4 @@
-#include "backend/cuda/convolution.h"
+#include "backend/patterns/convolution.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "systole/ir/rewriter.h"
 #include "systole/ops.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 namespace {
 
@@ -224,4 +224,4 @@ ir::Graph with_more_channels(const ir::Graph& graph, const Channels& channels) {
   });
 }
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -10,7 +10,7 @@
 
 #include "compile/target.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 struct Convolution {
   enum class Kind { forward, input_grad, weight_grad };
@@ -40,4 +40,4 @@ ir::Graph with_channels_last(const ir::Graph& graph);
 using Channels = std::function<std::int64_t(const Convolution&)>;
 ir::Graph with_more_channels(const ir::Graph& graph, const Channels& channels);
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

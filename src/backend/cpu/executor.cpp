@@ -6,8 +6,11 @@
 #include <cstring>
 #include <optional>
 
+#include "backend/cpu/onednn.h"
 #include "backend/cpu/source.h"
 #include "backend/cpu/target.h"
+#include "backend/patterns/convolution.h"
+#include "backend/patterns/product.h"
 #include "backend/step_text.h"
 #include "base/parallel.h"
 #include "codegen/kernel.h"
@@ -15,6 +18,7 @@
 #include "eval/eval.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
+#include "systole/compile/passes.h"
 
 namespace systole::cpu {
 
@@ -31,6 +35,20 @@ class CpuTarget final : public lower::Target {
  public:
   std::string_view name() const override { return "cpu"; }
   lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 4096}; }
+  std::vector<lower::Claim> offers(const lower::Region& region) const override {
+    const ir::Op op = region.graph.node(region.anchor).op;
+    if (op != ir::Op::dot_general && op != ir::Op::convolution) return {};
+    return {onednn_offer(region)};
+  }
+  ir::Graph adapted(const ir::Graph& graph) const override {
+    if (!onednn_absence().empty()) return graph;
+    return passes::run_passes(patterns::with_channels_last(graph), passes::standard_passes());
+  }
+  bool reads_moved(const ir::Node& reader, std::size_t operand, const lower::Strided& view) const override {
+    if (reader.op == ir::Op::composite) return false;
+    if (reader.types[0].dtype != DType::f32 || !onednn_absence().empty()) return true;
+    return reader.op != ir::Op::convolution && patterns::is_matrix(reader, operand, view);
+  }
 };
 
 // Roughly the additions that a step makes.
@@ -69,7 +87,10 @@ void generate(const lower::Program& program, const std::string& prefix, Compiled
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const Step& step = program.steps[s];
     const std::string name = fmt::format("{}{}", prefix, s);
-    if (std::optional<codegen::Kernel> kernel = codegen::make_kernel(step, name, codegen::Dialect::c)) {
+    if (step.kind == StepKind::library) {
+      compiled.calls[s].library = onednn_call(step.region);
+    } else if (std::optional<codegen::Kernel> kernel =
+                   codegen::make_kernel(step, name, codegen::Dialect::c)) {
       compiled.calls[s].items = kernel->items;
       const double threads = work_of(step) / kWorthAThread;
       compiled.calls[s].threads = static_cast<int>(std::clamp(threads, 1.0, 1024.0));
@@ -135,7 +156,8 @@ Machine::Machine(Context, const Compiled& compiled)
   for (std::size_t s = 0; s < arguments_.size(); ++s) {
     const Step& step = compiled.program->steps[s];
     arguments_[s].all.resize(step.inputs.size() + step.outputs.size() + 1);  // and the workspace
-    if (compiled.calls[s].source) {
+    if (compiled.calls[s].library) arguments_[s].library = compiled.calls[s].library->new_run();
+    if (compiled.calls[s].source || compiled.calls[s].library) {
       arguments_[s].inputs.resize(step.inputs.size());
       arguments_[s].outputs.resize(step.outputs.size());
     }
@@ -163,11 +185,14 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
     parallel_for(call.items, std::min(call.threads, thread_count()), run_kernel, &run);
     return;
   }
-  if (call.source) {
+  if (call.source || call.library) {
     Arguments& own = arguments_[s];
     for (std::size_t i = 0; i < step.inputs.size(); ++i) own.inputs[i] = walker.place(step.inputs[i]);
     for (std::size_t i = 0; i < step.outputs.size(); ++i) own.outputs[i] = walker.place(step.outputs[i]);
-    cpu::run(*call.source, own.inputs, own.outputs);
+    if (call.library)
+      own.library->run(own.inputs, own.outputs, walker.workspace(step));
+    else
+      cpu::run(*call.source, own.inputs, own.outputs);
     return;
   }
   std::vector<Literal> arguments;

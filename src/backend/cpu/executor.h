@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/jit.h"
+#include "backend/cpu/library_call.h"
 #include "backend/source_call.h"
 #include "backend/walker.h"
 #include "compile/program.h"
@@ -24,6 +25,7 @@ struct Compiled {
     int threads = 1;
     std::string label, details;                         // in the timeline
     std::shared_ptr<const runtime::SourceCall> source;  // of a kernel_call
+    std::shared_ptr<const LibraryCall> library;
   };
   const lower::Program* program = nullptr;
   std::vector<Call> calls;                          // by step
@@ -56,7 +58,8 @@ class Machine {
   const Compiled* compiled_;
   struct Arguments {
     std::vector<void*> all;              // of a kernel, as it takes them
-    std::vector<Place> inputs, outputs;  // of a kernel_call
+    std::vector<Place> inputs, outputs;  // of a kernel_call or a library
+    std::unique_ptr<LibraryRun> library;
   };
   std::vector<Arguments> arguments_;  // by step
   std::byte answer_{0};

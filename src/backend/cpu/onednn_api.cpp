@@ -1,0 +1,149 @@
+#include "backend/cpu/onednn_api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "backend/loaded.h"
+#include "base/env.h"
+#include "base/parallel.h"
+#include "systole/base/error.h"
+
+namespace systole::cpu::dnnl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFile = "libdnnl.so.3";
+
+std::vector<std::string> candidates() {
+  if (const auto chosen = env::text("SYSTOLE_ONEDNN")) return {*chosen};
+  std::vector<std::string> files;
+  const auto add = [&](const fs::path& folder) {
+    for (const char* const where : {"lib", "onednn_cpu_gomp.data/data/lib"})
+      if (std::error_code code; fs::exists(folder / where / kFile, code))
+        files.push_back((folder / where / kFile).string());
+  };
+  if (const auto list = env::text("SYSTOLE_PLUGIN_PATH"))
+    for (std::size_t begin = 0; begin <= list->size();) {
+      const std::size_t end = std::min(list->find(':', begin), list->size());
+      if (end > begin) add(list->substr(begin, end - begin));
+      begin = end + 1;
+    }
+  std::error_code code;
+  const fs::path program = fs::read_symlink("/proc/self/exe", code).parent_path();
+  if (!code)
+    for (const char* const beside :
+         {"../.deps", "../../.deps", "../../../.deps", "../../../../.deps", "../lib/systole/plugins"})
+      add((program / beside).lexically_normal());
+  files.emplace_back(kFile);  // the loader's places
+  return files;
+}
+
+std::string load(Api& api) {
+  if (!lend_pool()) return "this build has no OpenMP, whose threads oneDNN shares";
+  std::string words;
+  void* library = nullptr;
+  for (const std::string& file : candidates()) {
+    library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) break;
+    if (const char* const error = ::dlerror(); error != nullptr) words = error;
+  }
+  if (library == nullptr)
+    return fmt::format("{} is not found ({}); SYSTOLE_ONEDNN may name it", kFile, words);
+  const char* missing = nullptr;
+  const auto find = [&](auto& function, const char* name) {
+    if (!runtime::find_function(library, function, name)) missing = name;
+  };
+#define SYSTOLE_FIND(name) find(api.name, "dnnl_" #name)
+  SYSTOLE_FIND(engine_create);
+  SYSTOLE_FIND(stream_create);
+  SYSTOLE_FIND(stream_destroy);
+  SYSTOLE_FIND(memory_desc_create_with_strides);
+  SYSTOLE_FIND(memory_desc_create_with_tag);
+  SYSTOLE_FIND(memory_desc_clone);
+  SYSTOLE_FIND(memory_desc_destroy);
+  SYSTOLE_FIND(memory_desc_get_size);
+  SYSTOLE_FIND(memory_desc_equal);
+  SYSTOLE_FIND(memory_create);
+  SYSTOLE_FIND(memory_set_data_handle);
+  SYSTOLE_FIND(memory_destroy);
+  SYSTOLE_FIND(primitive_attr_create);
+  SYSTOLE_FIND(primitive_attr_destroy);
+  SYSTOLE_FIND(primitive_attr_set_scratchpad_mode);
+  SYSTOLE_FIND(primitive_attr_set_post_ops);
+  SYSTOLE_FIND(post_ops_create);
+  SYSTOLE_FIND(post_ops_destroy);
+  SYSTOLE_FIND(post_ops_append_binary);
+  SYSTOLE_FIND(primitive_desc_query);
+  SYSTOLE_FIND(primitive_desc_query_md);
+  SYSTOLE_FIND(primitive_desc_destroy);
+  SYSTOLE_FIND(primitive_create);
+  SYSTOLE_FIND(primitive_execute);
+  SYSTOLE_FIND(primitive_destroy);
+  SYSTOLE_FIND(reorder_primitive_desc_create);
+  SYSTOLE_FIND(matmul_primitive_desc_create);
+  SYSTOLE_FIND(convolution_forward_primitive_desc_create);
+  SYSTOLE_FIND(convolution_backward_data_primitive_desc_create);
+  SYSTOLE_FIND(convolution_backward_weights_primitive_desc_create);
+#undef SYSTOLE_FIND
+  if (missing != nullptr) return fmt::format("{} has no {}: version 3 is needed", kFile, missing);
+  return {};
+}
+
+const runtime::Loaded<Api>& found() {
+  static const runtime::Loaded<Api> only(load);
+  return only;
+}
+
+}  // namespace
+
+const std::string& absence() { return found().absence; }
+
+const Api& api() { return found().api; }
+
+Engine engine() {
+  static const Engine only = [] {
+    Engine made = nullptr;
+    check(api().engine_create(&made, kCpu, 0), "dnnl_engine_create");
+    return made;
+  }();
+  return only;
+}
+
+void check(int status, const char* call) {
+  if (status == 0) return;
+  const ErrorKind kind = status == kOutOfMemory     ? ErrorKind::kOutOfMemory
+                         : status == kUnimplemented ? ErrorKind::kUnsupported
+                                                    : ErrorKind::kInternal;
+  throw Error(kind, "oneDNN", fmt::format("{} failed with status {}", call, status));
+}
+
+int type_number(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return kF32;
+    case DType::bf16: return kBf16;
+    case DType::f16: return kF16;
+    case DType::i32: return kS32;
+    case DType::i8: return kS8;
+    case DType::u8: return kU8;
+    default: return -1;
+  }
+}
+
+OwnedDescription described(const std::vector<std::int64_t>& dims, int type,
+                           const std::vector<std::int64_t>& strides) {
+  Description made = nullptr;
+  const int axes = static_cast<int>(dims.size());
+  if (strides.empty())
+    check(api().memory_desc_create_with_tag(&made, axes, dims.data(), type, kAnyOrder),
+          "dnnl_memory_desc_create_with_tag");
+  else
+    check(api().memory_desc_create_with_strides(&made, axes, dims.data(), type, strides.data()),
+          "dnnl_memory_desc_create_with_strides");
+  return OwnedDescription(made);
+}
+
+}  // namespace systole::cpu::dnnl

@@ -74,6 +74,7 @@ class Walker {
     if constexpr (kHasWays) machine_.end();
   }
 
+  Machine& machine() { return machine_; }
   const lower::Program& program() const { return *compiled_->program; }
   const lower::BufferInfo& info(lower::BufferId b) const {
     return program().buffers[static_cast<std::size_t>(b)];

@@ -85,14 +85,15 @@ int thread_count() {
   return count;
 }
 
-bool lend_pool() {
+bool lend_pool(int threads) {
 #ifdef _OPENMP
   const bool alone = inside || omp_in_parallel() != 0 || pool_is_lost.load(std::memory_order_relaxed);
-  const int threads = alone ? 1 : thread_count();
-  if (threads > 1) watch_forks();
-  if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
+  const int lent = alone ? 1 : std::clamp(threads, 1, thread_count());
+  if (lent > 1) watch_forks();
+  if (omp_get_max_threads() != lent) omp_set_num_threads(lent);
   return true;
 #else
+  static_cast<void>(threads);
   return false;
 #endif
 }

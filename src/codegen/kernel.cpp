@@ -307,8 +307,9 @@ std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& na
 
 std::vector<Kernel> make_kernels(const lower::Step& step, const std::string& name, Dialect dialect,
                                  const Form& form) {
-  if (dialect != Dialect::c && step.group == lower::GroupKind::rows && step.chunks > 1)
-    return simt_cut_rows_kernels(step, name, dialect, form);
+  if (step.group == lower::GroupKind::rows && step.chunks > 1)
+    return dialect == Dialect::c ? cut_rows_kernels(step, name)
+                                 : simt_cut_rows_kernels(step, name, dialect, form);
   std::vector<Kernel> all;
   if (std::optional<Kernel> only = make_kernel(step, name, dialect, form)) all.push_back(*std::move(only));
   return all;

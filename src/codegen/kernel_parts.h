@@ -14,6 +14,7 @@ namespace systole::codegen {
 
 Kernel map_kernel(const lower::Step& step, const std::string& name);
 Kernel rows_kernel(const lower::Step& step, const std::string& name);
+std::vector<Kernel> cut_rows_kernels(const lower::Step& step, const std::string& name);
 Kernel contraction_kernel(const lower::Step& step, const std::string& name);
 std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 

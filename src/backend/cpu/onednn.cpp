@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/memory.h"
 #include "backend/cpu/onednn_api.h"
 #include "backend/patterns/convolution.h"
 #include "backend/patterns/convolution_work.h"
@@ -28,10 +30,16 @@ using dnnl::OwnedDescription;
 constexpr std::int64_t kAlignment = 64;  // of parts of the workspace
 // Multiplications below which calling the library takes longer than the work.
 constexpr std::int64_t kWorthACall = 20'000;
+// Multiplications per thread: with fewer, handing work and results over takes longer than doing it.
+constexpr std::int64_t kWorthAThread = 1'000'000;
 
-// Where an array lies: in an input, an output or the workspace.
+int threads_for(std::int64_t multiplications) {
+  return static_cast<int>(std::clamp<std::int64_t>(multiplications / kWorthAThread, 1, thread_count()));
+}
+
+// Where an array lies: in an input, an output, the workspace, or where a kernel was packed.
 struct Place {
-  enum class Kind { input, output, workspace };
+  enum class Kind { input, output, workspace, packed };
   Kind kind = Kind::input;
   std::size_t index = 0;
   std::int64_t offset = 0;  // in bytes
@@ -48,6 +56,8 @@ struct Use {
 struct Stage {
   dnnl::OwnedPrimitive primitive;
   std::vector<Use> uses;
+  std::int64_t packed = -1;  // the input that it brings into the library's order, and nothing else
+  std::int64_t packed_bytes = 0;
 };
 
 OwnedDescription copy_of(const DescriptionObject* array) {
@@ -58,37 +68,32 @@ OwnedDescription copy_of(const DescriptionObject* array) {
 
 class Run final : public LibraryRun {
  public:
-  explicit Run(const std::vector<Stage>& stages) {
+  Run(const std::vector<Stage>& stages, int threads) : threads_(threads) {
     dnnl::Stream stream = nullptr;
     dnnl::check(api().stream_create(&stream, dnnl::engine(), dnnl::kInOrder), "dnnl_stream_create");
     stream_.reset(stream);
     for (const Stage& stage : stages) {
       Bound& bound = bound_.emplace_back();
-      bound.primitive = stage.primitive.get();
+      bound.stage = &stage;
       for (const Use& use : stage.uses) {
         dnnl::Memory memory = nullptr;
         dnnl::check(api().memory_create(&memory, use.array.get(), dnnl::engine(), nullptr),
                     "dnnl_memory_create");
         bound.memory.emplace_back(memory);
         bound.arguments.push_back({use.name, memory});
-        bound.places.push_back(use.place);
       }
     }
   }
 
-  void run(std::span<std::byte* const> inputs, std::span<std::byte* const> outputs,
-           std::byte* workspace) override {
-    lend_pool();
-    for (const Bound& bound : bound_) {
-      for (std::size_t i = 0; i < bound.places.size(); ++i) {
-        const Place& place = bound.places[i];
-        std::byte* const base = place.kind == Place::Kind::input    ? inputs[place.index]
-                                : place.kind == Place::Kind::output ? outputs[place.index]
-                                                                    : workspace;
-        dnnl::check(api().memory_set_data_handle(bound.arguments[i].memory, base + place.offset),
-                    "dnnl_memory_set_data_handle");
-      }
-      dnnl::check(api().primitive_execute(bound.primitive, stream_.get(),
+  void run(const Memory& memory) override {
+    lend_pool(threads_);
+    for (Bound& bound : bound_) {
+      if (bound.stage->packed >= 0 && is_packed(bound, memory)) continue;
+      for (std::size_t i = 0; i < bound.arguments.size(); ++i)
+        dnnl::check(
+            api().memory_set_data_handle(bound.arguments[i].memory, at(bound.stage->uses[i].place, memory)),
+            "dnnl_memory_set_data_handle");
+      dnnl::check(api().primitive_execute(bound.stage->primitive.get(), stream_.get(),
                                           static_cast<int>(bound.arguments.size()), bound.arguments.data()),
                   "dnnl_primitive_execute");
     }
@@ -96,19 +101,47 @@ class Run final : public LibraryRun {
 
  private:
   struct Bound {
-    const dnnl::PrimitiveObject* primitive = nullptr;
+    const Stage* stage = nullptr;
     std::vector<dnnl::OwnedMemory> memory;
     std::vector<dnnl::Argument> arguments;
-    std::vector<Place> places;
   };
+
+  // A kernel that comes a second time as it was is packed into memory of its own, and stays there as long as
+  // it comes so; until then it is packed into the workspace.
+  bool is_packed(const Bound& bound, const Memory& memory) {
+    const bool was = packed_ && is_used_;
+    is_used_ = memory.is_same[static_cast<std::size_t>(bound.stage->packed)] != 0;
+    if (is_used_ && !packed_) packed_ = allocate(bound.stage->packed_bytes);
+    return was && is_used_;
+  }
+
+  std::byte* at(const Place& place, const Memory& memory) const {
+    switch (place.kind) {
+      case Place::Kind::input: return memory.inputs[place.index] + place.offset;
+      case Place::Kind::output: return memory.outputs[place.index] + place.offset;
+      case Place::Kind::packed:
+        if (is_used_) return packed_.get();
+        [[fallthrough]];
+      case Place::Kind::workspace: return memory.workspace + place.offset;
+    }
+    return nullptr;
+  }
+
+  std::shared_ptr<std::byte> packed_;
+  bool is_used_ = false;
+  const int threads_;
   dnnl::OwnedStream stream_;
   std::vector<Bound> bound_;
 };
 
-// Primitives one after another.
+// Primitives one after another, made for a number of threads.
 class Plan final : public LibraryCall {
  public:
-  std::unique_ptr<LibraryRun> new_run() const override { return std::make_unique<Run>(stages_); }
+  explicit Plan(std::int64_t multiplications) : threads_(threads_for(multiplications)) {
+    lend_pool(threads_);
+  }
+  std::unique_ptr<LibraryRun> new_run() const override { return std::make_unique<Run>(stages_, threads_); }
+  bool keeps_inputs() const override { return stages_.front().packed >= 0; }
   std::int64_t workspace() const { return workspace_; }
 
   Place scratch(std::int64_t bytes) {
@@ -125,12 +158,22 @@ class Plan final : public LibraryCall {
     }
     dnnl::Primitive made = nullptr;
     dnnl::check(api().primitive_create(&made, what), "dnnl_primitive_create");
-    stages_.push_back({dnnl::OwnedPrimitive(made), std::move(uses)});
+    stages_.push_back({dnnl::OwnedPrimitive(made), std::move(uses), -1, 0});
   }
 
   void copy(const DescriptionObject* from, Place from_place, const DescriptionObject* to, Place to_place);
+  // The only one, and first: an input in another order.
+  Place packed(const DescriptionObject* from, Place from_place, const DescriptionObject* to) {
+    Place place = scratch(static_cast<std::int64_t>(api().memory_desc_get_size(to)));
+    place.kind = Place::Kind::packed;
+    copy(from, from_place, to, place);
+    stages_.back().packed = static_cast<std::int64_t>(from_place.index);
+    stages_.back().packed_bytes = static_cast<std::int64_t>(api().memory_desc_get_size(to));
+    return place;
+  }
 
  private:
+  const int threads_;
   std::vector<Stage> stages_;
   std::int64_t workspace_ = 0;
 };
@@ -187,6 +230,7 @@ Made make_product(const lower::Region& region) {
   const std::int64_t count = p.outer * p.batch * p.rows * p.columns * p.depth;
   if (count < kWorthACall) return refused(fmt::format("small: {} multiplications", count));
 
+  auto plan = std::make_shared<Plan>(count);
   // Batches, then the matrix; a batch at stride 0 is one for all.
   using List = std::vector<std::int64_t>;
   const auto array = [&](std::int64_t outer, std::int64_t batch, List matrix, List strides) {
@@ -214,7 +258,6 @@ Made make_product(const lower::Region& region) {
               "dnnl_matmul_primitive_desc_create");
   const dnnl::OwnedPrimitiveDescription owned(made);
 
-  auto plan = std::make_shared<Plan>();
   std::vector<Use> uses;
   uses.push_back({dnnl::kSource, std::move(a), input(p.a.input, p.a.offset * 4)});
   uses.push_back({dnnl::kWeights, std::move(b), input(p.b.input, p.b.offset * 4)});
@@ -238,17 +281,17 @@ struct Geometry {
   OwnedDescription x, any_w, w, y;
   std::int64_t strides[2], dilations[2], before[2], after[2];
 
-  explicit Geometry(const Convolution& c) {
+  Geometry(const Convolution& c, const std::array<std::int64_t, 4>& kernel) {
     const std::int64_t h = c.image[0], v = c.image[1], g = c.groups, in = c.channels / g, out = c.filters / g,
                        kh = c.window[0], kw = c.window[1];
     x = dnnl::described({c.batch, c.channels, h, v}, dnnl::kF32,
                         {h * v * c.channels, 1, v * c.channels, c.channels});
     y = dnnl::described({c.batch, c.filters, c.result[0], c.result[1]}, dnnl::kF32,
                         {c.result[0] * c.result[1] * c.filters, 1, c.result[1] * c.filters, c.filters});
-    std::vector<std::int64_t> dims{out, in, kh, kw}, steps{kh * kw * in, 1, kw * in, in};
+    std::vector<std::int64_t> dims{out, in, kh, kw}, steps(kernel.begin(), kernel.end());
     if (g > 1) {
       dims.insert(dims.begin(), g);
-      steps.insert(steps.begin(), out * kh * kw * in);
+      steps.insert(steps.begin(), out * kernel[0]);
     }
     w = dnnl::described(dims, dnnl::kF32, steps);
     any_w = dnnl::described(dims, dnnl::kF32);
@@ -280,7 +323,7 @@ Made make_convolution(const lower::Region& region) {
     return refused(fmt::format("convolutions of {}", systole::name(c.operands)));
   const std::int64_t first = input_of(region, 0), second = input_of(region, 1);
   if (first < 0 || second < 0) return refused("an operand is computed on the way");
-  if (!is_channels_last(node, c)) return refused("channels are not last");
+  if (!is_channels_last(node, c, ChannelsLast::images)) return refused("channels are not last");
   if (std::string reason = read_work(region, work); !reason.empty()) return refused(reason);
   std::int64_t bias = -1, added = -1;
   for (const ConvolutionWork::Step& step : work.steps) {
@@ -295,18 +338,16 @@ Made make_convolution(const lower::Region& region) {
   if (!work.steps.empty() && (c.kind != Convolution::Kind::forward || work.output != DType::f32))
     return refused("work on the result of a gradient");
 
-  Geometry g(c);
-  auto plan = std::make_shared<Plan>();
+  auto plan = std::make_shared<Plan>(c.batch * c.filters * c.result[0] * c.result[1] * c.window[0] *
+                                     c.window[1] * (c.channels / c.groups));
+  Geometry g(c, kernel_strides(region.graph, node, c));
   std::vector<Use> uses;
   const auto operands = [&](std::size_t i) {
     return input(static_cast<std::size_t>(i == 0 ? first : second));
   };
   // A kernel in the library's order, where that is another than ours.
   const auto kernel = [&](const DescriptionObject* wanted, Place from) {
-    if (api().memory_desc_equal(wanted, g.w.get()) != 0) return from;
-    const Place to = plan->scratch(static_cast<std::int64_t>(api().memory_desc_get_size(wanted)));
-    plan->copy(g.w.get(), from, wanted, to);
-    return to;
+    return api().memory_desc_equal(wanted, g.w.get()) != 0 ? from : plan->packed(g.w.get(), from, wanted);
   };
   const dnnl::OwnedAttributes how = attributes();
   switch (c.kind) {
@@ -368,7 +409,6 @@ Made make_convolution(const lower::Region& region) {
 
 Made make(const lower::Region& region) {
   if (std::string reason = onednn_absence(); !reason.empty()) return refused(reason);
-  lend_pool();  // plans depend on the number of threads
   try {
     return region.graph.node(region.anchor).op == ir::Op::convolution ? make_convolution(region)
                                                                       : make_product(region);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "backend/loaded.h"
+#include "backend/packages.h"
 #include "base/env.h"
 #include "base/parallel.h"
 #include "systole/base/error.h"
@@ -14,45 +15,28 @@ namespace systole::cpu::dnnl {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kFile = "libdnnl.so.3";
 
-std::vector<std::string> candidates() {
-  if (const auto chosen = env::text("SYSTOLE_ONEDNN")) return {*chosen};
-  std::vector<std::string> files;
-  const auto add = [&](const fs::path& folder) {
-    for (const char* const where : {"lib", "onednn_cpu_gomp.data/data/lib"})
-      if (std::error_code code; fs::exists(folder / where / kFile, code))
-        files.push_back((folder / where / kFile).string());
-  };
-  if (const auto list = env::text("SYSTOLE_PLUGIN_PATH"))
-    for (std::size_t begin = 0; begin <= list->size();) {
-      const std::size_t end = std::min(list->find(':', begin), list->size());
-      if (end > begin) add(list->substr(begin, end - begin));
-      begin = end + 1;
-    }
-  std::error_code code;
-  const fs::path program = fs::read_symlink("/proc/self/exe", code).parent_path();
-  if (!code)
-    for (const char* const beside :
-         {"../.deps", "../../.deps", "../../../.deps", "../../../../.deps", "../lib/systole/plugins"})
-      add((program / beside).lexically_normal());
-  files.emplace_back(kFile);  // the loader's places
-  return files;
-}
-
 std::string load(Api& api) {
-  if (!lend_pool()) return "this build has no OpenMP, whose threads oneDNN shares";
+  if (!lend_pool(1)) return "this build has no OpenMP, whose threads oneDNN shares";
+  const std::string chosen = env::text("SYSTOLE_ONEDNN").value_or("");
+  if (chosen == "0") return "SYSTOLE_ONEDNN=0";
+  std::vector<std::string> files;
+  if (!chosen.empty()) {
+    files.push_back(chosen);
+  } else {
+    for (const std::filesystem::path& folder : runtime::package_folders())
+      if (std::error_code code; std::filesystem::exists(folder / "lib" / kFile, code))
+        files.push_back((folder / "lib" / kFile).string());
+    files.emplace_back(kFile);  // the loader's places
+  }
   std::string words;
   void* library = nullptr;
-  for (const std::string& file : candidates()) {
-    library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr) break;
-    if (const char* const error = ::dlerror(); error != nullptr) words = error;
+  for (std::size_t i = 0; i < files.size() && library == nullptr; ++i) {
+    library = ::dlopen(files[i].c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (const char* const error = ::dlerror(); library == nullptr && error != nullptr) words = error;
   }
-  if (library == nullptr)
-    return fmt::format("{} is not found ({}); SYSTOLE_ONEDNN may name it", kFile, words);
+  if (library == nullptr) return fmt::format("oneDNN is not found ({}); SYSTOLE_ONEDNN may name it", words);
   const char* missing = nullptr;
   const auto find = [&](auto& function, const char* name) {
     if (!runtime::find_function(library, function, name)) missing = name;

@@ -227,6 +227,9 @@ Made make_product(const lower::Region& region) {
   if (work.scale != 1 || work.function != Pointwise::identity || work.before >= 0 || work.row_sum >= 0 ||
       work.operand_sum >= 0)
     return refused("other work on the result than additions");
+  constexpr std::int64_t kFewRows = 4, kLongestDepth = 4096;
+  if (p.rows <= kFewRows && p.b.contract_stride == 1 && p.depth <= kLongestDepth)
+    return refused("few rows: a generated kernel reads the other factor once");
   const std::int64_t count = p.outer * p.batch * p.rows * p.columns * p.depth;
   if (count < kWorthACall) return refused(fmt::format("small: {} multiplications", count));
 

@@ -124,14 +124,16 @@ std::string Function::scratch(std::string_view type) {
   return "scratch";
 }
 
-void Function::store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear) {
+void Function::store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear,
+                     const std::string& place) {
   std::vector<std::string> values;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const ir::ValueId v = region_.outputs()[outputs[k]].value;
     values.push_back(elements_.bits_at(v, linear[k]));
   }
   for (std::size_t k = 0; k < outputs.size(); ++k)
-    writer_.line(fmt::format("{}[{}] = {};", outputs_[outputs[k]], linear[k].to_string(), values[k]));
+    writer_.line(fmt::format("{}[{}] = {};", outputs_[outputs[k]],
+                             place.empty() ? linear[k].to_string() : place, values[k]));
 }
 
 void Function::declare(std::string line) { declared_ += fmt::format("  {}\n", line); }

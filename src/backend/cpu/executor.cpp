@@ -215,9 +215,9 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
     for (std::size_t i = 0; i < step.inputs.size(); ++i) own.inputs[i] = walker.place(step.inputs[i]);
     for (std::size_t i = 0; i < step.outputs.size(); ++i) own.outputs[i] = walker.place(step.outputs[i]);
     if (call.library) {
-      for (std::size_t i = 0; i < step.inputs.size() && !is_same_.empty(); ++i) {
+      for (std::size_t i = 0; i < step.inputs.size(); ++i) {
         const BufferInfo& info = walker.info(step.inputs[i]);
-        own.is_same[i] = info.role == BufferInfo::Role::input && info.shares < 0 &&
+        own.is_same[i] = !is_same_.empty() && info.role == BufferInfo::Role::input && info.shares < 0 &&
                          is_same_[static_cast<std::size_t>(info.position)] != 0;
       }
       own.library->run({own.inputs, own.outputs, walker.workspace(step), own.is_same});

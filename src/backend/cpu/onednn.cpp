@@ -255,15 +255,24 @@ Made make_product(const lower::Region& region) {
   OwnedDescription bias = work.bias >= 0 ? array(0, 0, {1, p.columns}, {p.columns, 1}) : nullptr;
   const dnnl::OwnedAttributes how = attributes();
   if (work.added >= 0) add_array(how.get(), c.get());
+  // A right factor that lies across is packed either way; what packs it here may be kept.
+  const bool packs = p.b.contract_stride == 1 && p.b.free_stride != 1 && p.outer * p.batch == 1;
+  const OwnedDescription any = packs ? dnnl::described({p.depth, p.columns}, dnnl::kF32) : nullptr;
   dnnl::PrimitiveDescription made = nullptr;
-  dnnl::check(api().matmul_primitive_desc_create(&made, dnnl::engine(), a.get(), b.get(), bias.get(), c.get(),
-                                                 how.get()),
+  dnnl::check(api().matmul_primitive_desc_create(&made, dnnl::engine(), a.get(), packs ? any.get() : b.get(),
+                                                 bias.get(), c.get(), how.get()),
               "dnnl_matmul_primitive_desc_create");
   const dnnl::OwnedPrimitiveDescription owned(made);
+  Place right = input(p.b.input, p.b.offset * 4);
+  if (packs) {
+    const DescriptionObject* const wanted = api().primitive_desc_query_md(made, dnnl::kWeightsOf, 0);
+    right = plan->packed(b.get(), right, wanted);
+    b = copy_of(wanted);
+  }
 
   std::vector<Use> uses;
   uses.push_back({dnnl::kSource, std::move(a), input(p.a.input, p.a.offset * 4)});
-  uses.push_back({dnnl::kWeights, std::move(b), input(p.b.input, p.b.offset * 4)});
+  uses.push_back({dnnl::kWeights, std::move(b), right});
   if (bias) uses.push_back({dnnl::kBias, std::move(bias), input(static_cast<std::size_t>(work.bias))});
   if (work.added >= 0)
     uses.push_back({kAddedArray, copy_of(c.get()), input(static_cast<std::size_t>(work.added))});

@@ -484,12 +484,29 @@ Index Elements::within(const Index& index, std::int64_t extent) {
   return Index::variable(named_index(index, index.to_string()), extent);
 }
 
+// Whether the value is an input's, only moved.
+bool Elements::is_cheap(ir::ValueId v) const {
+  for (;; v = graph_.node(v.node).operands[0]) {
+    switch (graph_.node(v.node).op) {
+      case Op::input: return true;
+      case Op::reshape:
+      case Op::transpose:
+      case Op::broadcast:
+      case Op::slice:
+      case Op::reverse: break;
+      default: return false;
+    }
+  }
+}
+
 std::string Elements::padded(const ir::Node& node, const Indices& at) {
   const auto& a = node.as<ir::PadAttrs>();
   const ir::ValueId x = node.operands[0];
   const Shape& shape = graph_.type(x).shape;
   Indices from(shape.size());
+  const DType dtype = node.types[0].dtype;
   std::vector<std::string> conditions, outside;
+  std::vector<std::size_t> lifted_axes;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::int64_t step = (a.interior.empty() ? 0 : a.interior[i]) + 1;
     const Index shifted = at[i] + Index(-a.low[i]);
@@ -511,15 +528,27 @@ std::string Elements::padded(const ir::Node& node, const Indices& at) {
       outside.insert(outside.end(), conditions.begin() + static_cast<std::ptrdiff_t>(known),
                      conditions.end());
       conditions.resize(known);
+      lifted_axes.push_back(i);
     }
   }
-  if (!outside.empty())
-    conditions.insert(conditions.begin(), lifted(fmt::format("{}", fmt::join(outside, " && "))));
-  if (conditions.empty()) return either(x, from);
+  if (outside.empty() && conditions.empty()) return either(x, from);
   const std::string otherwise = either(node.operands[1], {});
-  return chosen(node.types[0].dtype,
-                {{fmt::format("{}", fmt::join(conditions, " && ")), [&] { return either(x, from); }},
-                 {"", [&] { return otherwise; }}});
+  if (!outside.empty()) {
+    const std::string inside = lifted(fmt::format("{}", fmt::join(outside, " && ")));
+    if (conditions.empty() && is_cheap(x)) {
+      // The first element is read where there is none, and dropped: the loop has no branch.
+      for (const std::size_t i : lifted_axes)
+        from[i] = Index::variable(
+            named_index(from[i], fmt::format("{} ? {} : 0", inside, from[i].to_string())), shape[i].value());
+      const std::string name = writer_.fresh("v"), element = either(x, from);
+      writer_.line(
+          fmt::format("const {} {} = {};", raw_ ? storage_type(dtype) : c_type(dtype), name, element));
+      return fmt::format("({} ? {} : {})", inside, name, otherwise);
+    }
+    conditions.insert(conditions.begin(), inside);
+  }
+  return chosen(dtype, {{fmt::format("{}", fmt::join(conditions, " && ")), [&] { return either(x, from); }},
+                        {"", [&] { return otherwise; }}});
 }
 
 std::string Elements::joined(const ir::Node& node, const Indices& at) {

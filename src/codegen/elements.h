@@ -108,6 +108,7 @@ class Elements {
   // A value that one of several blocks computes.
   std::string chosen(DType dtype,
                      const std::vector<std::pair<std::string, std::function<std::string()>>>& cases);
+  bool is_cheap(ir::ValueId v) const;
   bool is_lifted(const Index& index) const;
   std::string named_index(const Index& from, const std::string& expression);  // of `from`'s variables
   std::string lifted(const std::string& condition);

@@ -53,11 +53,24 @@ Kernel few_rows_kernel(const lower::Step& step, Function& function, const Produc
     multiply("k0", fmt::format("k0 - {}", whole), false);
     w.close();
   }
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2)
+  // The lanes' sums come together by halves, in vectors: compilers take the elements one by one otherwise.
+  for (const int n : {16, 8, 4, 2})
+    w.line(fmt::format("typedef float s_lanes{0} __attribute__((vector_size({1})));", n, 4 * n));
+  w.open(fmt::format("for (s_i32 i = 0; i < {}; ++i)", p.rows * block));
+  w.line(fmt::format("s_lanes16 v16;\n__builtin_memcpy(&v16, sums + i * {}, sizeof v16);", kLanes));
+  for (int n = 8; n > 1; n /= 2) {
+    std::string low, high;
+    for (int l = 0; l < n; ++l) {
+      low += fmt::format(", {}", l);
+      high += fmt::format(", {}", l + n);
+    }
     w.line(
-        fmt::format("for (s_i32 i = 0; i < {0}; ++i) for (s_i32 l = 0; l < {1}; ++l) "
-                    "sums[i * {2} + l] += sums[i * {2} + l + {1}];",
-                    p.rows * block, half, kLanes));
+        fmt::format("const s_lanes{0} v{0} = __builtin_shufflevector(v{1}, v{1}{2}) + "
+                    "__builtin_shufflevector(v{1}, v{1}{3});",
+                    n, 2 * n, low, high));
+  }
+  w.line(fmt::format("sums[i * {}] = v2[0] + v2[1];", kLanes));
+  w.close();
   w.open(fmt::format("for (s_i64 m = 0; m < {}; ++m)", p.rows));
   w.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", block));
   w.line("const s_i64 n = n0 + j;");

@@ -72,14 +72,17 @@ class Rows {
     memory_ = function_.scratch("double");
     const bool is_last = stage > last_stage_;
     open_items(!is_last);
-    for (int earlier = 1; earlier < stage; ++earlier)
-      for (const std::int32_t i : reductions(earlier)) read_chunks(i);
+    read_chunks(stage);
     if (is_last) {
       store_rows();
     } else {
       pass(stage);
-      for (const std::int32_t i : reductions(stage))
-        over_rows([&] { w_.line(fmt::format("{} = {};", chunk_sum(i, chunks_.point()), result(i))); });
+      const std::vector<std::int32_t> sums = reductions(stage);
+      if (!sums.empty())
+        over_rows([&] {
+          for (const std::int32_t i : sums)
+            w_.line(fmt::format("{} = {};", chunk_sum(i, chunks_.point()), result(i)));
+        });
     }
     return close_items();
   }
@@ -162,12 +165,17 @@ class Rows {
   }
 
   void declare(const std::vector<std::int32_t>& sums) {
+    if (sums.empty()) return;
     for (const std::int32_t i : sums) {
       w_.line(fmt::format("{} {}[{}];", c_type(dtype_of(i)), accumulator(i), lanes()));
-      w_.line(fmt::format("for (s_i32 j = 0; j < {}; ++j) {}[j] = {};", lanes(), accumulator(i),
-                          identity(kind_of(i), dtype_of(i))));
-      if (has_total(i)) w_.line(fmt::format("double {}[{}] = {{0}};", total(i), lanes()));
+      if (has_total(i)) w_.line(fmt::format("double {}[{}];", total(i), lanes()));
     }
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", lanes()));
+    for (const std::int32_t i : sums) {
+      w_.line(fmt::format("{}[j] = {};", accumulator(i), identity(kind_of(i), dtype_of(i))));
+      if (has_total(i)) w_.line(fmt::format("{}[j] = 0;", total(i)));
+    }
+    w_.close();
   }
 
   bool have_totals(const std::vector<std::int32_t>& sums) const {
@@ -176,10 +184,11 @@ class Rows {
 
   // Ends a run of the sums that have totals.
   void end_run(const std::vector<std::int32_t>& sums) {
+    if (!have_totals(sums)) return;
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", lanes()));
     for (const std::int32_t i : sums)
-      if (has_total(i))
-        w_.line(fmt::format("for (s_i32 j = 0; j < {0}; ++j) {1}[j] += {2}[j], {2}[j] = 0;", lanes(),
-                            total(i), accumulator(i)));
+      if (has_total(i)) w_.line(fmt::format("{0}[j] += {1}[j], {1}[j] = 0;", total(i), accumulator(i)));
+    w_.close();
   }
 
   // The loops before the one that is cut say, with the part of that one, which chunk it is.
@@ -416,24 +425,49 @@ class Rows {
     return is_sum(i) ? at : fmt::format("*({}*)&{}", c_type(dtype_of(i)), at);
   }
 
-  // What all chunks of the row have together.
-  void read_chunks(std::int32_t i) {
-    const std::string_view type = is_sum(i) ? "double" : c_type(dtype_of(i));
-    const std::string name = fmt::format("whole{}", i), each = by_block() ? name + "[j]" : name;
-    const std::string start = identity(kind_of(i), dtype_of(i));
-    if (by_block()) {
-      w_.line(fmt::format("{} {}[{}];", type, name, lanes()));
-      w_.line(fmt::format("for (s_i32 j = 0; j < {}; ++j) {} = {};", lanes(), each, start));
-    } else {
-      w_.line(fmt::format("{} {} = {};", type, name, start));
-    }
+  // What all chunks of a row have together, of the reductions that the pass needs.
+  void read_chunks(int stage) {
+    const std::vector<std::int32_t> sums = wanted(stage);
+    if (sums.empty()) return;
+    const auto type = [&](std::int32_t i) { return is_sum(i) ? "double" : c_type(dtype_of(i)); };
+    const auto whole = [&](std::int32_t i) { return fmt::format("whole{}{}", i, by_block() ? "[j]" : ""); };
+    for (const std::int32_t i : sums)
+      w_.line(fmt::format("{} whole{}{};", type(i), i, by_block() ? fmt::format("[{}]", lanes()) : ""));
+    if (by_block()) w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", lanes()));
+    for (const std::int32_t i : sums)
+      w_.line(fmt::format("{} = {};", whole(i), identity(kind_of(i), dtype_of(i))));
+    if (by_block()) w_.close();
     w_.open(fmt::format("for (s_i64 chunk = 0; chunk < {}; ++chunk)", chunk_count_));
     over_rows([&] {
-      w_.line(fmt::format("const {} more = {};", type, chunk_sum(i, Index::variable("chunk", chunk_count_))));
-      w_.line(fmt::format("{} = {};", each, combined(kind_of(i), dtype_of(i), each, "more")));
+      for (const std::int32_t i : sums) {
+        const std::string more = fmt::format("more{}", i);
+        w_.line(fmt::format("const {} {} = {};", type(i), more,
+                            chunk_sum(i, Index::variable("chunk", chunk_count_))));
+        w_.line(fmt::format("{} = {};", whole(i), combined(kind_of(i), dtype_of(i), whole(i), more)));
+      }
     });
     w_.close();
-    define(i, each);
+    for (const std::int32_t i : sums) define(i, whole(i));
+  }
+
+  // The reductions of earlier passes that the pass reads.
+  std::vector<std::int32_t> wanted(int stage) const {
+    std::vector<bool> read(static_cast<std::size_t>(graph_.size()), false);
+    const auto read_by = [&](std::int32_t node) {
+      for (const ir::ValueId v : graph_.node(node).operands) read[static_cast<std::size_t>(v.node)] = true;
+    };
+    for (const std::size_t i : stage > last_stage_ ? rows_ : full_outputs(stage))
+      read[static_cast<std::size_t>(graph_.outputs()[i].value.node)] = true;
+    for (const std::int32_t i : reductions(stage)) read_by(i);
+    std::vector<std::int32_t> found;
+    for (std::int32_t i = graph_.size(); i-- > 0;) {
+      if (!read[static_cast<std::size_t>(i)]) continue;
+      if (graph_.node(i).op != Op::reduce)
+        read_by(i);
+      else if (stages_[static_cast<std::size_t>(i)] < stage)
+        found.push_back(i);
+    }
+    return found;
   }
 
   // Rows of nothing are the identity.

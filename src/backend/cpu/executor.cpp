@@ -198,7 +198,7 @@ void Machine::copy(Place from, Place to, std::size_t bytes) {
 void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
-  if (!call.launches.empty()) {
+  if (!call.launches.empty() && call.launches[0].function != nullptr) {
     std::vector<void*>& all = arguments_[s].all;
     std::size_t next = 0;
     for (const BufferId b : step.inputs) all[next++] = walker.place(b);

@@ -20,7 +20,7 @@ namespace systole::cpu {
 // A Program with its kernels, shared by all who run it.
 struct Compiled {
   struct Launch {
-    KernelFunction function = nullptr;
+    KernelFunction function = nullptr;  // null where no compiler works
     std::int64_t items = 0;
   };
   struct Call {

@@ -40,7 +40,7 @@ class CpuTarget final : public lower::Target {
   std::vector<lower::Claim> offers(const lower::Region& region) const override {
     const ir::Op op = region.graph.node(region.anchor).op;
     if (op != ir::Op::dot_general && op != ir::Op::convolution) return {};
-    return {onednn_offer(region)};
+    return onednn_offers(region);
   }
   ir::Graph adapted(const ir::Graph& graph) const override {
     if (!onednn_absence().empty()) return graph;

@@ -434,10 +434,11 @@ Made make(const lower::Region& region) {
 
 std::string onednn_absence() { return dnnl::absence(); }
 
-lower::Claim onednn_offer(const lower::Region& region) {
+std::vector<lower::Claim> onednn_offers(const lower::Region& region) {
+  if (dnnl::is_off()) return {};
   const Made made = make(region);
-  if (!made.plan) return lower::Claim::declined("oneDNN: " + made.reason);
-  return {made.name, {}, 10, made.plan->workspace()};
+  if (!made.plan) return {lower::Claim::declined("oneDNN: " + made.reason)};
+  return {{made.name, {}, 10, made.plan->workspace()}};
 }
 
 std::shared_ptr<const LibraryCall> onednn_call(const lower::Region& region) {

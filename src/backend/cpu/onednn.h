@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/cpu/library_call.h"
 #include "compile/target.h"
@@ -16,8 +17,9 @@ namespace systole::cpu {
 
 std::string onednn_absence();  // empty: it is here and wanted
 
-// The region's anchor is a dot_general or a convolution. One claim, or the reason for none.
-lower::Claim onednn_offer(const lower::Region& region);
+// The region's anchor is a dot_general or a convolution. One claim, or the reason for none; neither where
+// nobody wants oneDNN.
+std::vector<lower::Claim> onednn_offers(const lower::Region& region);
 std::shared_ptr<const LibraryCall> onednn_call(const lower::Region& region);  // of what was claimed
 
 }  // namespace systole::cpu

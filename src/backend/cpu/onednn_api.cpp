@@ -15,12 +15,12 @@ namespace systole::cpu::dnnl {
 
 namespace {
 
-constexpr const char* kFile = "libdnnl.so.3";
+constexpr const char *kFile = "libdnnl.so.3", *kVariable = "SYSTOLE_ONEDNN", *kOff = "0";
 
 std::string load(Api& api) {
   if (!lend_pool(1)) return "this build has no OpenMP, whose threads oneDNN shares";
-  const std::string chosen = env::text("SYSTOLE_ONEDNN").value_or("");
-  if (chosen == "0") return "SYSTOLE_ONEDNN=0";
+  const std::string chosen = env::text(kVariable).value_or("");
+  if (chosen == kOff) return fmt::format("{}={}", kVariable, kOff);
   std::vector<std::string> files;
   if (!chosen.empty()) {
     files.push_back(chosen);
@@ -85,6 +85,8 @@ const runtime::Loaded<Api>& found() {
 }  // namespace
 
 const std::string& absence() { return found().absence; }
+
+bool is_off() { return env::text(kVariable) == kOff; }
 
 const Api& api() { return found().api; }
 

@@ -121,6 +121,7 @@ struct Api {
 };
 
 const std::string& absence();  // empty: it is here
+bool is_off();                 // by SYSTOLE_ONEDNN=0
 const Api& api();
 Engine engine();  // the processor
 void check(int status, const char* call);

@@ -101,6 +101,34 @@ TEST_F(OneDnn, LeavesSmallProductsAndOtherTypesToKernels) {
                {});
 }
 
+// Of equal numbers, which are the hardest, within the 4·eps·√count that is promised.
+TEST_F(OneDnn, LongSumsKeepTheirPrecision) {
+  const double tenth = static_cast<double>(0.1f), eps = std::ldexp(1.0, -23);
+  const auto expect_sums = [&](const Graph& graph, double count) {
+    ASSERT_EQ(library_calls(graph).size(), 1u);
+    std::vector<Literal> arguments;
+    for (std::size_t i = 0; i < graph.inputs().size(); ++i)
+      arguments.push_back(Literal::full(graph.input_type(i), tenth));
+    for (const double got : compile(graph, "cpu").run(arguments)[0].to_doubles())
+      ASSERT_NEAR(got / (count * tenth * tenth), 1, 4 * eps * std::sqrt(count));
+  };
+  for (const std::int64_t depth : {16384, 2000000}) {
+    Graph graph("dot");
+    const Value x = graph.input("x", {DType::f32, {8, depth}});
+    graph.output(ops::dot_general(x, x, {1}, {1}), "y");
+    expect_sums(graph, static_cast<double>(depth));
+  }
+  for (const std::int64_t channels : {3, 32}) {
+    ir::ConvolutionAttrs attrs;
+    attrs.layout = "b01f_01io->b01f";
+    Graph graph("gradient");
+    const Value y = graph.input("y", {DType::f32, {96, 32, 32, 8}}),
+                x = graph.input("x", {DType::f32, {96, 34, 34, channels}});
+    graph.output(ops::conv_weight_grad(y, x, {3, 3, channels, 8}, attrs), "w");
+    expect_sums(graph, 96 * 32 * 32);
+  }
+}
+
 struct Case {
   const char* name;
   Shape x, w;

@@ -46,6 +46,10 @@ struct Place {
 };
 Place input(std::size_t i, std::int64_t offset = 0) { return {Place::Kind::input, i, offset}; }
 Place output(std::size_t i) { return {Place::Kind::output, i, 0}; }
+Place moved(Place place, std::int64_t bytes) {
+  place.offset += bytes;
+  return place;
+}
 
 struct Use {
   int name = 0;  // of the argument
@@ -162,6 +166,7 @@ class Plan final : public LibraryCall {
   }
 
   void copy(const DescriptionObject* from, Place from_place, const DescriptionObject* to, Place to_place);
+  void sum(const DescriptionObject* array, const std::vector<Place>& from, Place to);
   // The only one, and first: an input in another order.
   Place packed(const DescriptionObject* from, Place from_place, const DescriptionObject* to) {
     Place place = scratch(static_cast<std::int64_t>(api().memory_desc_get_size(to)));
@@ -187,13 +192,17 @@ dnnl::OwnedAttributes attributes() {
   return owned;
 }
 
+dnnl::OwnedPostOps post_ops() {
+  dnnl::PostOps made = nullptr;
+  dnnl::check(api().post_ops_create(&made), "dnnl_post_ops_create");
+  return dnnl::OwnedPostOps(made);
+}
+
 // Adds an array of this description to the result.
 void add_array(dnnl::Attributes to, const DescriptionObject* array) {
-  dnnl::PostOps ops = nullptr;
-  dnnl::check(api().post_ops_create(&ops), "dnnl_post_ops_create");
-  const dnnl::OwnedPostOps owned(ops);
-  dnnl::check(api().post_ops_append_binary(ops, dnnl::kAdd, array), "dnnl_post_ops_append_binary");
-  dnnl::check(api().primitive_attr_set_post_ops(to, ops), "dnnl_primitive_attr_set_post_ops");
+  const dnnl::OwnedPostOps ops = post_ops();
+  dnnl::check(api().post_ops_append_binary(ops.get(), dnnl::kAdd, array), "dnnl_post_ops_append_binary");
+  dnnl::check(api().primitive_attr_set_post_ops(to, ops.get()), "dnnl_primitive_attr_set_post_ops");
 }
 constexpr int kAddedArray = dnnl::kPostOp | dnnl::kSecondSource;  // of the only such
 
@@ -207,6 +216,22 @@ void Plan::copy(const DescriptionObject* from, Place from_place, const Descripti
   std::vector<Use> uses;
   uses.push_back({dnnl::kSource, copy_of(from), from_place});
   uses.push_back({dnnl::kResult, copy_of(to), to_place});
+  add(made, std::move(uses));
+}
+
+void Plan::sum(const DescriptionObject* array, const std::vector<Place>& from, Place to) {
+  dnnl::PrimitiveDescription made = nullptr;
+  const dnnl::OwnedAttributes how = attributes();
+  const std::vector<float> scales(from.size(), 1);
+  const std::vector<const DescriptionObject*> arrays(from.size(), array);
+  dnnl::check(api().sum_primitive_desc_create(&made, dnnl::engine(), array, static_cast<int>(from.size()),
+                                              scales.data(), arrays.data(), how.get()),
+              "dnnl_sum_primitive_desc_create");
+  const dnnl::OwnedPrimitiveDescription owned(made);
+  std::vector<Use> uses;
+  for (std::size_t i = 0; i < from.size(); ++i)
+    uses.push_back({dnnl::kSources + static_cast<int>(i), copy_of(array), from[i]});
+  uses.push_back({dnnl::kResult, copy_of(array), to});
   add(made, std::move(uses));
 }
 
@@ -326,6 +351,17 @@ dnnl::OwnedPrimitiveDescription forward(const Geometry& g, const DescriptionObje
   return dnnl::OwnedPrimitiveDescription(made);
 }
 
+// The library sums the gradient of a kernel with few channels in one run over all images: of very many points
+// that is worse than is promised. So it is made of parts, each of some images.
+std::int64_t parts_of(const Convolution& c) {
+  constexpr std::int64_t kFewChannels = 16, kLongestRun = 16384;
+  const std::int64_t points = c.result[0] * c.result[1];
+  if (c.channels / c.groups >= kFewChannels) return 1;
+  std::int64_t parts = 1;
+  while (parts < c.batch && (c.batch % parts != 0 || c.batch / parts * points > kLongestRun)) ++parts;
+  return parts;
+}
+
 Made make_convolution(const lower::Region& region) {
   const ir::Node& node = region.graph.node(region.anchor);
   Convolution c;
@@ -352,6 +388,8 @@ Made make_convolution(const lower::Region& region) {
 
   auto plan = std::make_shared<Plan>(c.batch * c.filters * c.result[0] * c.result[1] * c.window[0] *
                                      c.window[1] * (c.channels / c.groups));
+  const std::int64_t parts = c.kind == Convolution::Kind::weight_grad ? parts_of(c) : 1;
+  c.batch /= parts;
   Geometry g(c, kernel_strides(region.graph, node, c));
   std::vector<Use> uses;
   const auto operands = [&](std::size_t i) {
@@ -402,13 +440,21 @@ Made make_convolution(const lower::Region& region) {
       const dnnl::OwnedPrimitiveDescription what(made);
       const DescriptionObject* const w = api().primitive_desc_query_md(made, dnnl::kWeightGradientOf, 0);
       const bool is_ours = api().memory_desc_equal(w, g.w.get()) != 0;
-      const Place place =
-          is_ours ? output(0) : plan->scratch(static_cast<std::int64_t>(api().memory_desc_get_size(w)));
-      uses.push_back({dnnl::kWeightGradient, copy_of(w), place});
-      uses.push_back({dnnl::kSource, std::move(g.x), operands(0)});
-      uses.push_back({dnnl::kResultGradient, std::move(g.y), operands(1)});
-      plan->add(made, std::move(uses));
-      if (!is_ours) plan->copy(w, place, g.w.get(), output(0));
+      const auto bytes = static_cast<std::int64_t>(api().memory_desc_get_size(w));
+      const Place whole = is_ours ? output(0) : plan->scratch(bytes);
+      const std::int64_t x_bytes = 4 * c.batch * c.channels * c.image[0] * c.image[1],
+                         y_bytes = 4 * c.batch * c.filters * c.result[0] * c.result[1];
+      std::vector<Place> sums;
+      for (std::int64_t part = 0; part < parts; ++part) {
+        sums.push_back(parts == 1 ? whole : plan->scratch(bytes));
+        uses.clear();
+        uses.push_back({dnnl::kWeightGradient, copy_of(w), sums.back()});
+        uses.push_back({dnnl::kSource, copy_of(g.x.get()), moved(operands(0), part * x_bytes)});
+        uses.push_back({dnnl::kResultGradient, copy_of(g.y.get()), moved(operands(1), part * y_bytes)});
+        plan->add(made, std::move(uses));
+      }
+      if (parts > 1) plan->sum(w, sums, whole);
+      if (!is_ours) plan->copy(w, whole, g.w.get(), output(0));
       break;
     }
   }

@@ -68,6 +68,7 @@ std::string load(Api& api) {
   SYSTOLE_FIND(primitive_execute);
   SYSTOLE_FIND(primitive_destroy);
   SYSTOLE_FIND(reorder_primitive_desc_create);
+  SYSTOLE_FIND(sum_primitive_desc_create);
   SYSTOLE_FIND(matmul_primitive_desc_create);
   SYSTOLE_FIND(convolution_forward_primitive_desc_create);
   SYSTOLE_FIND(convolution_backward_data_primitive_desc_create);

@@ -67,6 +67,7 @@ enum : int {
   kInputGradient = 129,
   kResultGradient = 145,
   kWeightGradient = 161,
+  kSources = 1024,  // and which of several
   kPostOp = 32768,  // times one more than its place
 };
 
@@ -99,6 +100,9 @@ struct Api {
   int (*primitive_destroy)(Primitive);
   int (*reorder_primitive_desc_create)(PrimitiveDescription*, const DescriptionObject* from, Engine,
                                        const DescriptionObject* to, Engine, const AttributesObject*);
+  int (*sum_primitive_desc_create)(PrimitiveDescription*, Engine, const DescriptionObject* to, int count,
+                                   const float* scales, const DescriptionObject* const* from,
+                                   const AttributesObject*);
   int (*matmul_primitive_desc_create)(PrimitiveDescription*, Engine, const DescriptionObject* a,
                                       const DescriptionObject* b, const DescriptionObject* bias,
                                       const DescriptionObject* c, const AttributesObject*);

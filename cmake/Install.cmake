@@ -15,6 +15,10 @@ endif()
 if(TARGET systole_command)
   install(TARGETS systole_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+# oneDNN, where the library looks for it.
+if(EXISTS ${PROJECT_SOURCE_DIR}/.deps/lib/libdnnl.so.3)
+  install(FILES ${PROJECT_SOURCE_DIR}/.deps/lib/libdnnl.so.3 DESTINATION ${CMAKE_INSTALL_LIBDIR}/systole/plugins/lib)
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # A static library hands its dependencies on; a shared one keeps them to itself.

@@ -97,14 +97,15 @@ def show(name, x):
     print(f"{name}: {{{float(np.abs(x).mean())!r}, {float((x * x).mean())!r}}}")
 
 
-half = lambda v: v.astype(ml_dtypes.bfloat16).astype(np.float64)
-show("I1@1", mlp(1))
-show("I1@64", mlp(64))
-show("I1@64 bf16", mlp(64, half))
-show("I3@1", lstm(1))
-show("I2@1", resnet50(1))
-for name, result in kernels(1000, 100):
-    show(name, result)
-for name, result in kernels(1000, 100, half):
-    if name[:2] in ("K1", "K2"):
-        show(name + " bf16", result)
+if __name__ == "__main__":
+    half = lambda v: v.astype(ml_dtypes.bfloat16).astype(np.float64)
+    show("I1@1", mlp(1))
+    show("I1@64", mlp(64))
+    show("I1@64 bf16", mlp(64, half))
+    show("I3@1", lstm(1))
+    show("I2@1", resnet50(1))
+    for name, result in kernels(1000, 100):
+        show(name, result)
+    for name, result in kernels(1000, 100, half):
+        if name[:2] in ("K1", "K2"):
+            show(name + " bf16", result)

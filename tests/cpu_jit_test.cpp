@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "error_check.h"
 #include "eval/eval.h"
+#include "generated_only.h"
 #include "sanitized.h"
 #include "scratch_folder.h"
 #include "systole/ir/text.h"

@@ -13,10 +13,10 @@
 
 #include "backend/cuda/blas.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/epilogues.h"
-#include "backend/cuda/on_result.h"
-#include "backend/cuda/product.h"
 #include "backend/cuda/target.h"
+#include "backend/patterns/epilogues.h"
+#include "backend/patterns/on_result.h"
+#include "backend/patterns/product.h"
 #include "compile/program.h"
 #include "eval/eval.h"
 #include "graph_arguments.h"
@@ -26,6 +26,8 @@
 #include "systole/systole.h"
 
 namespace systole::cuda {
+
+using namespace patterns;
 namespace {
 
 using Works = std::vector<std::string>;

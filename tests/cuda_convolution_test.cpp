@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/convolution.h"
-#include "backend/cuda/convolution_work.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/dnn_convolution.h"
+#include "backend/patterns/convolution.h"
+#include "backend/patterns/convolution_work.h"
 #include "compile/fuse.h"
 #include "systole/compile/passes.h"
 #include "systole/ir/rewriter.h"
@@ -17,6 +17,8 @@
 #include "systole/runtime.h"
 
 namespace systole::cuda {
+
+using namespace patterns;
 
 namespace {
 

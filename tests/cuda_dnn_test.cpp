@@ -19,6 +19,8 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
 using ir::Graph;

@@ -8,13 +8,15 @@
 #include <variant>
 
 #include "backend/cuda/dnn_layers.h"
-#include "backend/cuda/layers.h"
 #include "backend/cuda/preferences.h"
+#include "backend/patterns/layers.h"
 #include "error_check.h"
 #include "systole/ir/composite.h"
 #include "systole/ops.h"
 
 namespace systole::cuda {
+
+using namespace patterns;
 
 namespace {
 

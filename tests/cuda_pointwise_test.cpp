@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/pointwise.h"
+#include "backend/patterns/pointwise.h"
 #include "systole/ops.h"
 
 namespace systole::cuda {
+
+using namespace patterns;
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include "backend/cpu/executor.h"
 #include "backend/cpu/target.h"
 #include "compile/program.h"
+#include "generated_only.h"
 #include "golden_check.h"
 #include "systole/compile/passes.h"
 #include "systole/systole.h"

@@ -12,6 +12,7 @@
 #include "codegen/kernel.h"
 #include "compile/program.h"
 #include "error_check.h"
+#include "generated_only.h"
 #include "kernel_check.h"
 #include "systole/compile/passes.h"
 #include "systole/ops.h"

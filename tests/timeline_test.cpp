@@ -2,6 +2,7 @@
 // process ends, and that nothing about it disturbs a run.
 
 #include "runtime/timeline.h"
+#include "generated_only.h"
 
 #include <gtest/gtest.h>
 #include <spawn.h>

@@ -74,6 +74,7 @@ class Walker {
     if constexpr (kHasWays) machine_.end();
   }
 
+  Machine& machine() { return machine_; }
   const lower::Program& program() const { return *compiled_->program; }
   const lower::BufferInfo& info(lower::BufferId b) const {
     return program().buffers[static_cast<std::size_t>(b)];
@@ -89,6 +90,7 @@ class Walker {
   struct Inner {
     std::vector<Walker> walkers;
     std::vector<Place> first, inputs, outputs;  // first: of a scan's slices
+    std::vector<unsigned char> is_same;         // of a scan, by input: not another array in every turn
   };
 
   static lower::BufferId id(std::size_t b) { return static_cast<lower::BufferId>(b); }
@@ -134,12 +136,23 @@ class Walker {
     const auto carries = static_cast<std::size_t>(step.carries);
     const ir::Node& node = step.region.graph.node(step.region.anchor);
     const std::size_t sliced = carries + static_cast<std::size_t>(node.as<ir::ScanAttrs>().xs);
+    constexpr bool kKeeps = requires(Machine& machine) { machine.set_same({}); };
+    if constexpr (kKeeps) {
+      inner.is_same.assign(body.inputs.size(), 0);
+      std::fill(inner.is_same.begin() + static_cast<std::ptrdiff_t>(sliced), inner.is_same.end(), 1);
+    }
     for (std::int64_t n = 0; n < step.length; ++n) {
       const std::int64_t i = step.reverse ? step.length - 1 - n : n;
       for (std::size_t k = carries; k < sliced; ++k)
         inner.inputs[k] = slice(inner.first[k], body.inputs[k], i);
       for (std::size_t k = 0; k < body.outputs.size(); ++k)
         inner.outputs[k] = slice(place(step.outputs[k]), body.outputs[k], k < carries ? 0 : i);
+      if constexpr (kKeeps) {
+        if (n == 0)
+          inner.walkers[0].machine().set_same({});
+        else
+          inner.walkers[0].machine().set_same(inner.is_same);
+      }
       inner.walkers[0].run(inner.inputs, inner.outputs, workspace(step));
     }
   }

@@ -59,12 +59,17 @@ void run_threads(std::int64_t items, std::int64_t parts, ParallelRun run, const 
 #ifdef _OPENMP
 std::atomic<bool> pool_is_lost{false};
 
-void run_pool(std::int64_t items, std::int64_t parts, ParallelRun run, const void* context) {
-  static const bool watched = [] {  // from the first use on: before it there is no pool to lose
+// From the first use on: before it there is no pool to lose.
+void watch_forks() {
+  static const bool watched = [] {
     ::pthread_atfork(nullptr, nullptr, [] { pool_is_lost.store(true, std::memory_order_relaxed); });
     return true;
   }();
   static_cast<void>(watched);
+}
+
+void run_pool(std::int64_t items, std::int64_t parts, ParallelRun run, const void* context) {
+  watch_forks();
 #pragma omp parallel num_threads(static_cast<int>(parts))
   run_part(items, omp_get_thread_num(), omp_get_num_threads(), run, context);
 }
@@ -78,6 +83,19 @@ int thread_count() {
     return asked == 0 ? available() : static_cast<int>(std::min(asked, kMostThreads));
   }();
   return count;
+}
+
+bool lend_pool(int threads) {
+#ifdef _OPENMP
+  const bool alone = inside || omp_in_parallel() != 0 || pool_is_lost.load(std::memory_order_relaxed);
+  const int lent = alone ? 1 : std::clamp(threads, 1, thread_count());
+  if (lent > 1) watch_forks();
+  if (omp_get_max_threads() != lent) omp_set_num_threads(lent);
+  return true;
+#else
+  static_cast<void>(threads);
+  return false;
+#endif
 }
 
 void parallel_for(std::int64_t items, int threads, ParallelRun run, const void* context) {

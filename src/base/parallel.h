@@ -18,4 +18,9 @@ int thread_count();
 using ParallelRun = void (*)(const void* context, std::int64_t begin, std::int64_t end);
 void parallel_for(std::int64_t items, int threads, ParallelRun run, const void* context);
 
+// Before this thread calls a library that uses OpenMP's pool itself: at most so many threads for it, as
+// parallel_for would take, its own alone where the pool is lost or busy with this thread. False where there
+// is no pool.
+bool lend_pool(int threads);
+
 }  // namespace systole

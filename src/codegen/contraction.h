@@ -28,6 +28,10 @@ struct Product {
 // The function and the step outlive the product.
 Product product_of(const lower::Step& step, Function& function);
 
+// Products in C that are read along their depth, of this dtype.
+bool has_few_rows(const Product& product, DType dtype);
+Kernel few_rows_kernel(const lower::Step& step, Function& function, const Product& product);
+
 std::string_view accumulator_type(DType dtype);  // unsigned for integers, so that sums wrap
 
 }  // namespace systole::codegen

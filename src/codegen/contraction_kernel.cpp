@@ -25,6 +25,8 @@ Kernel contraction_kernel(const lower::Step& step, const std::string& name) {
   Function function(step, name);
   const Product p = product_of(step, function);
   const DType dtype = region.node(step.region.anchor).types[0].dtype;
+  if (region.node(step.region.anchor).op == ir::Op::dot_general && has_few_rows(p, dtype))
+    return few_rows_kernel(step, function, p);
   Writer& w = function.writer();
   const std::string_view type = accumulator_type(dtype);
   const std::int64_t row_blocks = (p.rows + kRows - 1) / kRows,

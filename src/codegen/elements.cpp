@@ -355,6 +355,7 @@ bool Elements::spread_by_variable(const Index& place, const Shape& shape, Indice
   }
   out.assign(shape.size(), Index());
   for (const Run& run : runs) {
+    const Index whole = Index::variable(run.name, INT64_MAX);
     for (std::size_t i = run.begin; i < run.end; ++i) {
       const std::int64_t size = shape[i].value();
       if (size == 1) continue;
@@ -363,11 +364,9 @@ bool Elements::spread_by_variable(const Index& place, const Shape& shape, Indice
         continue;
       }
       const std::int64_t stride = strides[i] / strides[run.end - 1];
-      const std::string part = writer_.fresh("p");
       const std::string quotient = stride == 1 ? run.name : fmt::format("{} / {}", run.name, stride);
-      writer_.line(i == run.begin ? fmt::format("const s_index {} = {};", part, quotient)
-                                  : fmt::format("const s_index {} = {} % {};", part, quotient, size));
-      out[i] = Index::variable(part, size);
+      out[i] = Index::variable(
+          named_index(whole, i == run.begin ? quotient : fmt::format("{} % {}", quotient, size)), size);
     }
   }
   return true;
@@ -380,8 +379,8 @@ Indices Elements::spread(const Indices& at, const Shape& shape) {
     if (const auto found = scope.find(key); found != scope.end()) return found->second;
   Indices out;
   if (spread_by_variable(at[0], shape, out)) return spreads_.back()[key] = out;
-  const std::string name = writer_.fresh("p");
-  writer_.line(fmt::format("const s_index {} = {};", name, key.first));
+  const std::string name = named_index(at[0], key.first);
+  const Index whole = Index::variable(name, INT64_MAX);
   std::int64_t stride = shape.count();
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::int64_t size = shape[i].value();
@@ -390,11 +389,9 @@ Indices Elements::spread(const Indices& at, const Shape& shape) {
       out.emplace_back();
       continue;
     }
-    const std::string part = writer_.fresh("p");
     const std::string quotient = stride == 1 ? name : fmt::format("{} / {}", name, stride);
-    writer_.line(i == 0 ? fmt::format("const s_index {} = {};", part, quotient)
-                        : fmt::format("const s_index {} = {} % {};", part, quotient, size));
-    out.push_back(Index::variable(part, size));
+    out.push_back(Index::variable(
+        named_index(whole, i == 0 ? quotient : fmt::format("{} % {}", quotient, size)), size));
   }
   return spreads_.back()[key] = out;
 }
@@ -459,12 +456,47 @@ std::string Elements::chosen(DType dtype,
   return name;
 }
 
+bool Elements::is_lifted(const Index& index) const {
+  return !lifted_.empty() && std::all_of(index.terms().begin(), index.terms().end(),
+                                         [&](const auto& term) { return lifted_.contains(term.first); });
+}
+
+std::string Elements::named_index(const Index& from, const std::string& expression) {
+  const std::string name = writer_.fresh("p"), line = fmt::format("const s_index {} = {};", name, expression);
+  if (!is_lifted(from)) {
+    writer_.line(line);
+  } else {
+    writer_.line_at_mark(line);
+    lifted_.insert(name);
+  }
+  return name;
+}
+
+std::string Elements::lifted(const std::string& condition) {
+  const std::string name = writer_.fresh("c");
+  writer_.line_at_mark(fmt::format("const s_bool {} = {};", name, condition));
+  return name;
+}
+
 // An index that a condition keeps between 0 and `extent`, as a variable that is known to be there.
 Index Elements::within(const Index& index, std::int64_t extent) {
   if (index.is_constant()) return index;
-  const std::string name = writer_.fresh("p");
-  writer_.line(fmt::format("const s_index {} = {};", name, index.to_string()));
-  return Index::variable(name, extent);
+  return Index::variable(named_index(index, index.to_string()), extent);
+}
+
+// Whether the value is an input's, only moved.
+bool Elements::is_cheap(ir::ValueId v) const {
+  for (;; v = graph_.node(v.node).operands[0]) {
+    switch (graph_.node(v.node).op) {
+      case Op::input: return true;
+      case Op::reshape:
+      case Op::transpose:
+      case Op::broadcast:
+      case Op::slice:
+      case Op::reverse: break;
+      default: return false;
+    }
+  }
 }
 
 std::string Elements::padded(const ir::Node& node, const Indices& at) {
@@ -472,7 +504,9 @@ std::string Elements::padded(const ir::Node& node, const Indices& at) {
   const ir::ValueId x = node.operands[0];
   const Shape& shape = graph_.type(x).shape;
   Indices from(shape.size());
-  std::vector<std::string> conditions;
+  const DType dtype = node.types[0].dtype;
+  std::vector<std::string> conditions, outside;
+  std::vector<std::size_t> lifted_axes;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::int64_t step = (a.interior.empty() ? 0 : a.interior[i]) + 1;
     const Index shifted = at[i] + Index(-a.low[i]);
@@ -481,20 +515,40 @@ std::string Elements::padded(const ir::Node& node, const Indices& at) {
     const std::size_t known = conditions.size();
     if (shifted.lowest() < 0) conditions.push_back(fmt::format("{} >= 0", shifted.to_string()));
     if (shifted.highest() > last) conditions.push_back(fmt::format("{} <= {}", shifted.to_string(), last));
-    if (step == 1) {
-      from[i] = conditions.size() > known ? within(shifted, shape[i].value()) : shifted;
+    if (step > 1) conditions.push_back(fmt::format("({}) % {} == 0", shifted.to_string(), step));
+    if (conditions.size() == known) {
+      from[i] = shifted;
       continue;
     }
-    conditions.push_back(fmt::format("({}) % {} == 0", shifted.to_string(), step));
-    const std::string name = writer_.fresh("p");
-    writer_.line(fmt::format("const s_index {} = ({}) / {};", name, shifted.to_string(), step));
-    from[i] = Index::variable(name, shape[i].value());
+    from[i] = step == 1
+                  ? within(shifted, shape[i].value())
+                  : Index::variable(named_index(shifted, fmt::format("({}) / {}", shifted.to_string(), step)),
+                                    shape[i].value());
+    if (is_lifted(shifted)) {
+      outside.insert(outside.end(), conditions.begin() + static_cast<std::ptrdiff_t>(known),
+                     conditions.end());
+      conditions.resize(known);
+      lifted_axes.push_back(i);
+    }
   }
-  if (conditions.empty()) return either(x, from);
+  if (outside.empty() && conditions.empty()) return either(x, from);
   const std::string otherwise = either(node.operands[1], {});
-  return chosen(node.types[0].dtype,
-                {{fmt::format("{}", fmt::join(conditions, " && ")), [&] { return either(x, from); }},
-                 {"", [&] { return otherwise; }}});
+  if (!outside.empty()) {
+    const std::string inside = lifted(fmt::format("{}", fmt::join(outside, " && ")));
+    if (conditions.empty() && is_cheap(x)) {
+      // The first element is read where there is none, and dropped: the loop has no branch.
+      for (const std::size_t i : lifted_axes)
+        from[i] = Index::variable(
+            named_index(from[i], fmt::format("{} ? {} : 0", inside, from[i].to_string())), shape[i].value());
+      const std::string name = writer_.fresh("v"), element = either(x, from);
+      writer_.line(
+          fmt::format("const {} {} = {};", raw_ ? storage_type(dtype) : c_type(dtype), name, element));
+      return fmt::format("({} ? {} : {})", inside, name, otherwise);
+    }
+    conditions.insert(conditions.begin(), inside);
+  }
+  return chosen(dtype, {{fmt::format("{}", fmt::join(conditions, " && ")), [&] { return either(x, from); }},
+                        {"", [&] { return otherwise; }}});
 }
 
 std::string Elements::joined(const ir::Node& node, const Indices& at) {
@@ -513,7 +567,8 @@ std::string Elements::joined(const ir::Node& node, const Indices& at) {
       return either(v, from);
     };
     const bool last = at[axis].highest() < end;
-    cases.emplace_back(last ? "" : fmt::format("{} < {}", at[axis].to_string(), end), part);
+    const std::string condition = fmt::format("{} < {}", at[axis].to_string(), end);
+    cases.emplace_back(last ? "" : is_lifted(at[axis]) ? lifted(condition) : condition, part);
   }
   return chosen(node.types[0].dtype, cases);
 }

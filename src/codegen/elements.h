@@ -63,6 +63,11 @@ class Elements {
   }
   void read_from_memory() { elsewhere_.clear(); }  // again
 
+  // Indices and conditions that only these variables decide are written at the writer's mark, outside of the
+  // loop that begins there: its turns then all go one way.
+  void lift(const std::vector<std::string>& variables) { lifted_ = {variables.begin(), variables.end()}; }
+  void lift_nothing() { lifted_.clear(); }
+
   // What was computed inside is not known outside.
   void push() {
     scopes_.emplace_back();
@@ -103,6 +108,10 @@ class Elements {
   // A value that one of several blocks computes.
   std::string chosen(DType dtype,
                      const std::vector<std::pair<std::string, std::function<std::string()>>>& cases);
+  bool is_cheap(ir::ValueId v) const;
+  bool is_lifted(const Index& index) const;
+  std::string named_index(const Index& from, const std::string& expression);  // of `from`'s variables
+  std::string lifted(const std::string& condition);
   Index within(const Index& index, std::int64_t extent);
   std::string clamped_index(const std::string& value, DType dtype, std::int64_t highest);
 
@@ -118,6 +127,7 @@ class Elements {
   std::vector<Load> loads_;
   std::map<std::pair<std::size_t, std::string>, std::string> elsewhere_;
   int conditions_ = 0;  // that are open
+  std::set<std::string> lifted_;
 };
 
 }  // namespace systole::codegen

@@ -124,14 +124,16 @@ std::string Function::scratch(std::string_view type) {
   return "scratch";
 }
 
-void Function::store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear) {
+void Function::store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear,
+                     const std::string& place) {
   std::vector<std::string> values;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const ir::ValueId v = region_.outputs()[outputs[k]].value;
     values.push_back(elements_.bits_at(v, linear[k]));
   }
   for (std::size_t k = 0; k < outputs.size(); ++k)
-    writer_.line(fmt::format("{}[{}] = {};", outputs_[outputs[k]], linear[k].to_string(), values[k]));
+    writer_.line(fmt::format("{}[{}] = {};", outputs_[outputs[k]],
+                             place.empty() ? linear[k].to_string() : place, values[k]));
 }
 
 void Function::declare(std::string line) { declared_ += fmt::format("  {}\n", line); }
@@ -307,8 +309,9 @@ std::optional<Kernel> make_kernel(const lower::Step& step, const std::string& na
 
 std::vector<Kernel> make_kernels(const lower::Step& step, const std::string& name, Dialect dialect,
                                  const Form& form) {
-  if (dialect != Dialect::c && step.group == lower::GroupKind::rows && step.chunks > 1)
-    return simt_cut_rows_kernels(step, name, dialect, form);
+  if (step.group == lower::GroupKind::rows && step.chunks > 1)
+    return dialect == Dialect::c ? cut_rows_kernels(step, name)
+                                 : simt_cut_rows_kernels(step, name, dialect, form);
   std::vector<Kernel> all;
   if (std::optional<Kernel> only = make_kernel(step, name, dialect, form)) all.push_back(*std::move(only));
   return all;

@@ -14,6 +14,7 @@ namespace systole::codegen {
 
 Kernel map_kernel(const lower::Step& step, const std::string& name);
 Kernel rows_kernel(const lower::Step& step, const std::string& name);
+std::vector<Kernel> cut_rows_kernels(const lower::Step& step, const std::string& name);
 Kernel contraction_kernel(const lower::Step& step, const std::string& name);
 std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 
@@ -33,7 +34,9 @@ class Function {
   // The step's workspace as an array: the buffer after the outputs.
   std::string scratch(std::string_view type);
   // Computes the outputs at these indices, then stores them: an output may lie where an input does.
-  void store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear);
+  // `place` is the same index in another form.
+  void store(const std::vector<std::size_t>& outputs, const std::vector<Index>& linear,
+             const std::string& place = {});
   Kernel finish(std::int64_t items);
   Kernel finish_groups(std::int64_t groups);  // of threads that know their work by their numbers
   void set_threads(int threads) { kernel_.threads = threads; }

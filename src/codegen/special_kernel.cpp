@@ -242,7 +242,9 @@ class Special : public SpecialKernel {
 }  // namespace
 
 std::optional<Kernel> special_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
-  switch (step.region.graph.node(step.region.anchor).op) {
+  const Op op = step.region.graph.node(step.region.anchor).op;
+  if (op == Op::reduce_window && dialect == Dialect::c) return window_kernel(step, name);
+  switch (op) {
     case Op::sort:
     case Op::top_k: return order_kernel(step, name, dialect);
     case Op::cholesky:

@@ -57,6 +57,7 @@ class SpecialKernel {
   Writer& w_;
 };
 
+Kernel window_kernel(const lower::Step& step, const std::string& name);  // in C
 // sort and top_k; cholesky and triangular_solve.
 Kernel order_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 Kernel triangle_kernel(const lower::Step& step, const std::string& name, Dialect dialect);

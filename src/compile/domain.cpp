@@ -60,9 +60,16 @@ std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::Broadc
   return std::nullopt;
 }
 
-std::int64_t row_chunks(const Domain& domain) {
-  constexpr std::int64_t kGroups = 512, kManyPoints = 4096;
+std::int64_t row_chunks(const Domain& domain, bool for_cores) {
   const std::int64_t rows = domain.row_count(), points = rows > 0 ? domain.full_count() / rows : 0;
+  if (for_cores) {
+    constexpr std::int64_t kParts = 64, kWorthAPart = 8192;  // points of all rows that are done together
+    if (domain.axes.empty() || points <= 1) return 1;
+    const std::int64_t together = domain.axes.back().reduced ? 1 : 64,
+                       groups = (rows + together - 1) / together;
+    return std::max<std::int64_t>(std::min(kParts / groups, domain.full_count() / groups / kWorthAPart), 1);
+  }
+  constexpr std::int64_t kGroups = 512, kManyPoints = 4096;
   if (domain.axes.empty() || points < kManyPoints) return 1;
   const bool has_whole_rows = domain.axes.back().reduced;  // a group: of neighbours otherwise
   const std::int64_t neighbours = has_whole_rows ? 1 : 128, least = has_whole_rows ? 1024 : 64;

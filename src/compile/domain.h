@@ -31,9 +31,9 @@ Domain domain_of_reduction(const Shape& operand, const Ints& axes);
 // What a broadcast repeats its operand over; nothing when it repeats nothing and only reshapes.
 std::optional<Domain> domain_of_broadcast(const Shape& operand, const ir::BroadcastAttrs& attrs);
 
-// Into how many parts the rows of the domain are cut for a device with thousands of threads: one, unless few
-// rows have very many points.
-std::int64_t row_chunks(const Domain& domain);
+// Into how many parts the rows of the domain are cut, at most, for a device with thousands of threads or for
+// tens of cores: one, unless few rows have very many points.
+std::int64_t row_chunks(const Domain& domain, bool for_cores = false);
 
 // By node of a region over rows: the pass over the points, from 1, in which it is known. A reduction ends a
 // pass for those who read it.

@@ -153,7 +153,7 @@ class Lowering {
 
   // What the parts of a row know goes through memory.
   void cut_rows(Step& step, const Group& group) {
-    step.chunks = row_chunks(*group.domain);
+    step.chunks = row_chunks(*group.domain, target_.limits().has_cores);
     if (step.chunks == 1) return;
     const auto sums = std::count_if(group.nodes.begin(), group.nodes.end(),
                                     [&](std::int32_t i) { return graph_.node(i).op == Op::reduce; });

@@ -7,14 +7,15 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "backend/cuda/attention.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/dnn_attention.h"
 #include "backend/cuda/target.h"
+#include "backend/patterns/attention.h"
 #include "compile/program.h"
 #include "compile/target.h"
 #include "systole/autodiff.h"
@@ -26,6 +27,8 @@
 #include "systole/runtime.h"
 
 namespace systole::cuda {
+
+using namespace patterns;
 namespace {
 
 using ir::Graph;
@@ -295,6 +298,22 @@ TEST_F(OnCudaGpu, LengthsThatAreNoMultipleOfTheTilesAreRight) {
 TEST_F(OnCudaGpu, PartsOfAFusedProjectionAreReadRightly) {
   expect_close([](DType dtype) { return autodiff::vjp(block(dtype, 2, 128, 4, 64, true), {0}); },
                DType::bf16);
+}
+
+// The log-sum-exps that the loop keeps for the gradient, 37 numbers a turn, lie at multiples of four bytes.
+TEST_F(OnCudaGpu, ALoopKeepsWhatTheGradientNeedsWhereverItLies) {
+  const auto graph_of = [](DType dtype) {
+    const Type type{dtype, {1, 1, 37, 16}};
+    const auto body = std::make_shared<Graph>("body");
+    const Value carry = body->input("carry", type), x = body->input("x", type);
+    body->output(ops::attention(carry, x, x, false), "next");
+    body->output(carry, "kept");
+    Graph graph("loop");
+    const Value start = graph.input("start", type), xs = graph.input("xs", {dtype, {3, 1, 1, 37, 16}});
+    graph.output(ops::scan(body, {start}, {xs}, {}, 3)[0], "y");
+    return autodiff::vjp(graph, {0, 1});
+  };
+  expect_close(graph_of, DType::bf16);
 }
 
 TEST_F(OnCudaGpu, DeterministicGradientsAreTheSameBitsEveryTime) {

@@ -13,8 +13,8 @@
 #include "../graph_arguments.h"
 #include "../program_check.h"
 #include "backend/cuda/blas.h"
-#include "backend/cuda/on_result.h"
 #include "backend/cuda/target.h"
+#include "backend/patterns/on_result.h"
 #include "eval/eval.h"
 #include "fake_blas.h"
 #include "fake_check.h"
@@ -23,6 +23,8 @@
 #include "systole/ops.h"
 
 namespace systole::cuda {
+
+using namespace patterns;
 namespace {
 
 using ir::Value;

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "backend/cpu/executor.h"
 #include "backend/cpu/jit.h"
 #include "backend/cpu/memory.h"
+#include "backend/cpu/onednn.h"
 #include "backend/cpu/source.h"
 #include "base/parallel.h"
 #include "eval/eval.h"
@@ -45,12 +48,16 @@ class HostBuffer final : public runtime::Buffer {
   std::byte* memory() const { return memory_.get(); }
   bool is_donated() const { return donated_; }
   void set_donated(bool donated) { donated_ = donated; }
+  // How often its content may have changed.
+  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void set_changed() const { version_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   const Type type_;
   const DeviceName device_;
   std::shared_ptr<std::byte> memory_;
   bool donated_;
+  mutable std::atomic<std::uint64_t> version_{0};
 };
 
 HostBuffer& own(const BufferRef& buffer) { return static_cast<HostBuffer&>(*buffer); }
@@ -61,7 +68,10 @@ class CpuSession final : public runtime::Session {
       : module_(std::move(module)),
         executor_(module_->compiled),
         arena_(allocate(module_->program.arena_bytes)),
-        shared_(runtime::shared_inputs(module_->program)) {}
+        shared_(runtime::shared_inputs(module_->program)) {
+    if (module_->keeps_inputs()) seen_.resize(module_->program.inputs.size());
+    is_same_.resize(seen_.size());
+  }
 
   std::vector<std::vector<BufferRef>> run(const runtime::RunArguments& arguments) override {
     const lower::Program& program = module_->program;
@@ -92,19 +102,41 @@ class CpuSession final : public runtime::Session {
       }
       outputs_.push_back(own(results[0].back()).memory());
     }
+    compare(given);
+    executor_.machine().set_same(is_same_);
     executor_.run(inputs_, outputs_, arena_.get());
+    for (const BufferRef& result : results[0]) own(result).set_changed();
     for (const int i : arguments.donated) own(given[static_cast<std::size_t>(i)]).set_donated(true);
     for (const BufferRef& result : results[0]) own(result).set_donated(false);
     return results;
   }
 
  private:
+  struct Seen {
+    std::weak_ptr<const runtime::Buffer> buffer;
+    std::uint64_t version = 0;
+  };
+
+  // Which inputs come with the content they had in the last run.
+  void compare(const std::vector<BufferRef>& given) {
+    for (std::size_t i = 0; i < seen_.size(); ++i) {
+      Seen& seen = seen_[i];
+      const std::uint64_t version = own(given[i]).version();
+      const bool is_known = !seen.buffer.owner_before(given[i]) && !given[i].owner_before(seen.buffer);
+      is_same_[i] = is_known && seen.version == version;
+      if (!is_known) seen.buffer = given[i];
+      seen.version = version;
+    }
+  }
+
   const std::shared_ptr<const Module> module_;
   Executor executor_;
   const std::shared_ptr<std::byte> arena_;
   const std::vector<std::int32_t> shared_;  // by output: the input whose memory it is, or -1
   runtime::Takeable takeable_;
   std::vector<std::byte*> inputs_, outputs_;
+  std::vector<Seen> seen_;  // by input; empty where it does not matter
+  std::vector<unsigned char> is_same_;
 };
 
 class CpuExecutable final : public runtime::Executable {
@@ -123,7 +155,10 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
  public:
   std::string_view name() const override { return kName; }
   std::vector<runtime::DeviceInfo> devices() override {
-    return {{{kName, {}, 0}, fmt::format("{}, {} threads", kernels_in_words(), thread_count()), 0}};
+    return {{{kName, {}, 0},
+             fmt::format("{}{}, {} threads", kernels_in_words(), onednn_absence().empty() ? ", oneDNN" : "",
+                         thread_count()),
+             0}};
   }
   BufferRef upload(const Literal& value, int) override {
     const std::shared_ptr<std::byte> memory = allocate(static_cast<std::int64_t>(value.byte_size()));
@@ -170,6 +205,7 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
 std::byte* memory_of(const runtime::Buffer& buffer) {
   const auto& own = dynamic_cast<const HostBuffer&>(buffer);
   if (own.is_donated()) refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated");
+  own.set_changed();  // whoever asks may write to it
   return own.memory();
 }
 

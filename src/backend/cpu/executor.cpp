@@ -6,8 +6,11 @@
 #include <cstring>
 #include <optional>
 
+#include "backend/cpu/onednn.h"
 #include "backend/cpu/source.h"
 #include "backend/cpu/target.h"
+#include "backend/patterns/convolution.h"
+#include "backend/patterns/product.h"
 #include "backend/step_text.h"
 #include "base/parallel.h"
 #include "codegen/kernel.h"
@@ -15,6 +18,7 @@
 #include "eval/eval.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
+#include "systole/compile/passes.h"
 
 namespace systole::cpu {
 
@@ -25,18 +29,36 @@ using lower::BufferInfo;
 using lower::Step;
 using lower::StepKind;
 
-constexpr double kWorthAThread = 50'000;  // elementary operations: less is done before a thread wakes
+constexpr double kWorthAThread = 8'000;  // nanoseconds: less is done before a thread has what it works on
 
 class CpuTarget final : public lower::Target {
  public:
   std::string_view name() const override { return "cpu"; }
-  lower::KernelLimits limits() const override { return {.nodes = 400, .buffers = 4096}; }
+  lower::KernelLimits limits() const override {
+    return {.nodes = 400, .buffers = 4096, .cuts_rows = true, .has_cores = true};
+  }
+  std::vector<lower::Claim> offers(const lower::Region& region) const override {
+    const ir::Op op = region.graph.node(region.anchor).op;
+    if (op != ir::Op::dot_general && op != ir::Op::convolution) return {};
+    return onednn_offers(region);
+  }
+  ir::Graph adapted(const ir::Graph& graph) const override {
+    if (!onednn_absence().empty()) return graph;
+    return passes::run_passes(patterns::with_channels_last(graph, patterns::ChannelsLast::images),
+                              passes::standard_passes());
+  }
+  bool reads_moved(const ir::Node& reader, std::size_t operand, const lower::Strided& view) const override {
+    if (reader.op == ir::Op::composite) return false;
+    if (reader.types[0].dtype != DType::f32 || !onednn_absence().empty()) return true;
+    return reader.op != ir::Op::convolution && patterns::is_matrix(reader, operand, view);
+  }
 };
 
-// Roughly the additions that a step makes.
-double work_of(const Step& step) {
+// Nanoseconds of one thread, roughly: instructions, and bytes as the memory gives them.
+double time_of(const lower::Program& program, const Step& step) {
+  constexpr double kOperation = 0.03, kByte = 0.05;
   const ir::Graph& graph = step.region.graph;
-  double work = 0;
+  double operations = 0, bytes = 0;
   for (const ir::Node& node : graph.nodes()) {
     if (node.op == ir::Op::input || node.op == ir::Op::constant) continue;
     double count = static_cast<double>(node.types[0].shape.count());
@@ -50,16 +72,23 @@ double work_of(const Step& step) {
       const Shape& kernel = graph.type(node.operands[1]).shape;
       each = static_cast<double>(kernel.count());
     }
-    work += count * each;
+    operations += count * each;
   }
-  return work;
+  for (const std::vector<BufferId>* const buffers : {&step.inputs, &step.outputs})
+    for (const BufferId b : *buffers)
+      bytes += static_cast<double>(program.buffers[static_cast<std::size_t>(b)].bytes);
+  return operations * kOperation + bytes * kByte;
 }
 
 // The kernels of a Program, and who calls which.
 struct Kernels {
   codegen::KernelSet set;
-  std::vector<std::pair<Compiled::Call*, std::string>> wanted;
+  std::vector<std::pair<Compiled::Launch*, std::string>> wanted;
 };
+
+std::int64_t items_of(const Compiled::Call& call) {
+  return call.launches.empty() ? 0 : call.launches[0].items;
+}
 
 void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled,
               Kernels& kernels) {
@@ -69,16 +98,23 @@ void generate(const lower::Program& program, const std::string& prefix, Compiled
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const Step& step = program.steps[s];
     const std::string name = fmt::format("{}{}", prefix, s);
-    if (std::optional<codegen::Kernel> kernel = codegen::make_kernel(step, name, codegen::Dialect::c)) {
-      compiled.calls[s].items = kernel->items;
-      const double threads = work_of(step) / kWorthAThread;
+    if (step.kind == StepKind::library) {
+      compiled.calls[s].library = onednn_call(step.region);
+    } else if (std::vector<codegen::Kernel> made = codegen::make_kernels(step, name, codegen::Dialect::c);
+               !made.empty()) {
+      const double threads = time_of(program, step) / kWorthAThread;
       compiled.calls[s].threads = static_cast<int>(std::clamp(threads, 1.0, 1024.0));
-      kernels.wanted.emplace_back(&compiled.calls[s], kernels.set.add(*std::move(kernel)));
+      compiled.calls[s].launches.resize(made.size());
+      for (std::size_t k = 0; k < made.size(); ++k) {
+        Compiled::Launch& launch = compiled.calls[s].launches[k];
+        launch.items = made[k].items;
+        kernels.wanted.emplace_back(&launch, kernels.set.add(std::move(made[k])));
+      }
     } else {
       compiled.calls[s].source = source_call(step);
     }
     compiled.calls[s].label = runtime::step_label(step, name);
-    compiled.calls[s].details = runtime::step_details(program, step, compiled.calls[s].items);
+    compiled.calls[s].details = runtime::step_details(program, step, items_of(compiled.calls[s]));
     compiled.sub_programs[s].resize(step.programs.size());
     for (std::size_t k = 0; k < step.programs.size(); ++k)
       generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k], kernels);
@@ -126,8 +162,13 @@ std::shared_ptr<const Module> make_module(const ir::Graph& graph, bool optimize,
     module->library = compile_kernels(source, options);
   }
   if (module->library)
-    for (auto& [call, name] : kernels.wanted) call->function = module->library->find(name);
+    for (auto& [launch, name] : kernels.wanted) launch->function = module->library->find(name);
   return module;
+}
+
+bool Module::keeps_inputs() const {
+  return std::any_of(compiled.calls.begin(), compiled.calls.end(),
+                     [](const Compiled::Call& call) { return call.library && call.library->keeps_inputs(); });
 }
 
 Machine::Machine(Context, const Compiled& compiled)
@@ -135,7 +176,11 @@ Machine::Machine(Context, const Compiled& compiled)
   for (std::size_t s = 0; s < arguments_.size(); ++s) {
     const Step& step = compiled.program->steps[s];
     arguments_[s].all.resize(step.inputs.size() + step.outputs.size() + 1);  // and the workspace
-    if (compiled.calls[s].source) {
+    if (compiled.calls[s].library) {
+      arguments_[s].library = compiled.calls[s].library->new_run();
+      arguments_[s].is_same.resize(step.inputs.size());
+    }
+    if (compiled.calls[s].source || compiled.calls[s].library) {
       arguments_[s].inputs.resize(step.inputs.size());
       arguments_[s].outputs.resize(step.outputs.size());
     }
@@ -153,21 +198,32 @@ void Machine::copy(Place from, Place to, std::size_t bytes) {
 void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
-  if (call.function != nullptr) {
+  if (!call.launches.empty() && call.launches[0].function != nullptr) {
     std::vector<void*>& all = arguments_[s].all;
     std::size_t next = 0;
     for (const BufferId b : step.inputs) all[next++] = walker.place(b);
     for (const BufferId b : step.outputs) all[next++] = walker.place(b);
     all[next] = walker.workspace(step);
-    const KernelRun run{call.function, all.data(), call.items, call.label};
-    parallel_for(call.items, std::min(call.threads, thread_count()), run_kernel, &run);
+    for (const Compiled::Launch& launch : call.launches) {
+      const KernelRun run{launch.function, all.data(), launch.items, call.label};
+      parallel_for(launch.items, std::min(call.threads, thread_count()), run_kernel, &run);
+    }
     return;
   }
-  if (call.source) {
+  if (call.source || call.library) {
     Arguments& own = arguments_[s];
     for (std::size_t i = 0; i < step.inputs.size(); ++i) own.inputs[i] = walker.place(step.inputs[i]);
     for (std::size_t i = 0; i < step.outputs.size(); ++i) own.outputs[i] = walker.place(step.outputs[i]);
-    cpu::run(*call.source, own.inputs, own.outputs);
+    if (call.library) {
+      for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+        const BufferInfo& info = walker.info(step.inputs[i]);
+        own.is_same[i] = !is_same_.empty() && info.role == BufferInfo::Role::input && info.shares < 0 &&
+                         is_same_[static_cast<std::size_t>(info.position)] != 0;
+      }
+      own.library->run({own.inputs, own.outputs, walker.workspace(step), own.is_same});
+    } else {
+      cpu::run(*call.source, own.inputs, own.outputs);
+    }
     return;
   }
   std::vector<Literal> arguments;

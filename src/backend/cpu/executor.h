@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/jit.h"
+#include "backend/cpu/library_call.h"
 #include "backend/source_call.h"
 #include "backend/walker.h"
 #include "compile/program.h"
@@ -18,12 +19,16 @@ namespace systole::cpu {
 
 // A Program with its kernels, shared by all who run it.
 struct Compiled {
-  struct Call {
-    KernelFunction function = nullptr;  // null: evaluated
+  struct Launch {
+    KernelFunction function = nullptr;  // null where no compiler works
     std::int64_t items = 0;
+  };
+  struct Call {
+    std::vector<Launch> launches;  // one after the other; none: evaluated, or by what stands below
     int threads = 1;
     std::string label, details;                         // in the timeline
     std::shared_ptr<const runtime::SourceCall> source;  // of a kernel_call
+    std::shared_ptr<const LibraryCall> library;
   };
   const lower::Program* program = nullptr;
   std::vector<Call> calls;                          // by step
@@ -31,6 +36,7 @@ struct Compiled {
 };
 
 struct Module {
+  bool keeps_inputs() const;  // whether a run gains by inputs that are the same as before
   lower::Program program;
   std::shared_ptr<const Library> library;
   Compiled compiled;
@@ -51,15 +57,20 @@ class Machine {
   static bool is_true(Place place) { return *place != std::byte{0}; }
   static void copy(Place from, Place to, std::size_t bytes);
   void run(std::size_t step, const runtime::Walker<Machine>& walker);
+  // Which of the program's inputs are the same as in the last run; all others are not.
+  void set_same(std::span<const unsigned char> is_same) { is_same_ = is_same; }
 
  private:
   const Compiled* compiled_;
   struct Arguments {
     std::vector<void*> all;              // of a kernel, as it takes them
-    std::vector<Place> inputs, outputs;  // of a kernel_call
+    std::vector<Place> inputs, outputs;  // of a kernel_call or a library
+    std::unique_ptr<LibraryRun> library;
+    std::vector<unsigned char> is_same;  // of a library, by input
   };
   std::vector<Arguments> arguments_;  // by step
   std::byte answer_{0};
+  std::span<const unsigned char> is_same_;
 };
 
 class Executor : public runtime::Walker<Machine> {

@@ -8,15 +8,17 @@
 #include <vector>
 
 #include "backend/cuda/blas_api.h"
-#include "backend/cuda/epilogues.h"
-#include "backend/cuda/on_result.h"
 #include "backend/cuda/preferences.h"
-#include "backend/cuda/product.h"
 #include "backend/cuda/tuning.h"
+#include "backend/patterns/epilogues.h"
+#include "backend/patterns/on_result.h"
+#include "backend/patterns/product.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 
 namespace systole::cuda {
+
+using namespace patterns;
 
 namespace {
 

@@ -28,6 +28,8 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/convolution.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/dnn_convolution.h"
 #include "backend/cuda/library_call.h"
 #include "backend/cuda/tuning.h"
+#include "backend/patterns/convolution.h"
 #include "compile/target.h"
 #include "systole/runtime.h"
 
@@ -31,7 +31,8 @@ void dnn_prepare(const Device& device, const ir::Graph& graph, const DnnWishes& 
 
 // As many channels as the forward convolution's image, or weight gradient's, should have: its own, or more,
 // filled with zeros, when that is faster.
-std::int64_t dnn_channels(const Device& device, const Convolution& convolution, const DnnWishes& wishes);
+std::int64_t dnn_channels(const Device& device, const patterns::Convolution& convolution,
+                          const DnnWishes& wishes);
 // What is asked for that: `ways` are the convolution with its own channels and with more.
 Question channels_question(const std::vector<DnnConvolution>& ways, std::size_t version);
 

@@ -21,6 +21,8 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
 using dnn::Array;
@@ -158,13 +160,14 @@ struct Planned {
   std::string reason;  // when there is no plan
 };
 
-std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-std::int64_t sums_bytes(const Attention& a) { return aligned(4 * a.batch * a.heads * a.queries); }
-std::int64_t wide_bytes(const Attention& a) { return aligned(4 * a.batch * a.heads * a.queries * a.depth); }
+std::int64_t sums_bytes(const Attention& a) { return dnn::in_workspace(4 * a.batch * a.heads * a.queries); }
+std::int64_t wide_bytes(const Attention& a) {
+  return dnn::in_workspace(4 * a.batch * a.heads * a.queries * a.depth);
+}
 
 // cuDNN's own comes first, then what a gradient keeps in memory.
 std::int64_t workspace_bytes(const Attention& a, const Planned& planned) {
-  return aligned(planned.plan->workspace) + (a.is_gradient ? sums_bytes(a) : 0) +
+  return dnn::in_workspace(planned.plan->workspace) + (a.is_gradient ? sums_bytes(a) : 0) +
          (planned.has_wide_gradient ? wide_bytes(a) : 0);
 }
 
@@ -189,7 +192,7 @@ class AttentionCall final : public LibraryCall {
     }
     for (std::size_t i = 0; i < outputs.size(); ++i)
       give(a_.is_gradient ? kGradient[i] : kForward[i], outputs[i]);
-    const Address behind = workspace + static_cast<Address>(aligned(planned_.plan->workspace));
+    const Address behind = workspace + static_cast<Address>(dnn::in_workspace(planned_.plan->workspace));
     if (a_.is_gradient) give(kSums, behind);
     if (planned_.has_wide_gradient) give(kWideGradQ, behind + static_cast<Address>(sums_bytes(a_)));
     for (const Number& number : planned_.numbers) {

@@ -9,6 +9,8 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
 using dnn::Object;
@@ -30,12 +32,6 @@ constexpr Form kForms[] = {
     {dnn::kBackwardFilter, dnn::kFilterAlpha, dnn::kFilterBeta, dnn::kFilterConvolution, dnn::kFilterX,
      dnn::kFilterDw, dnn::kFilterDy},
 };
-
-// Arrays begin at multiples of the largest; a scan's slices follow each other without gaps.
-std::int64_t alignment(std::int64_t bytes) {
-  constexpr std::int64_t kLargest = 16;
-  return std::gcd(bytes, kLargest);
-}
 
 class Builder {
  public:
@@ -95,7 +91,7 @@ class Builder {
     made.set_numbers(dnn::kTensorStrides, {c * hw[0] * hw[1], 1, c * hw[1], c});
     made.set_number(dnn::kTensorId, id);
     made.set_number(dnn::kTensorAlignment,
-                    alignment(n * c * hw[0] * hw[1] * static_cast<std::int64_t>(size_of(dtype))));
+                    dnn::array_alignment(n * c * hw[0] * hw[1] * static_cast<std::int64_t>(size_of(dtype))));
     if (is_inside) made.set(dnn::kTensorIsVirtual, dnn::kBooleanType, &is_inside);
     made.finalize();
     return made;
@@ -218,7 +214,7 @@ std::vector<std::int64_t> array_bytes(const DnnConvolution& problem) {
 
 std::vector<std::int64_t> array_alignments(const DnnConvolution& problem) {
   std::vector<std::int64_t> all = array_bytes(problem);
-  std::transform(all.begin(), all.end(), all.begin(), alignment);
+  std::transform(all.begin(), all.end(), all.begin(), dnn::array_alignment);
   return all;
 }
 

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/convolution.h"
-#include "backend/cuda/convolution_work.h"
 #include "backend/cuda/dnn_plan.h"
+#include "backend/patterns/convolution.h"
+#include "backend/patterns/convolution_work.h"
 
 namespace systole::cuda {
 
 struct DnnConvolution {
-  Convolution convolution;
-  ConvolutionWork work;
+  patterns::Convolution convolution;
+  patterns::ConvolutionWork work;
   std::size_t first = 0, second = 1;  // the convolution's operands among the region's inputs
   bool is_true_f32 = true;            // no tensor cores for f32
   bool is_deterministic = false;

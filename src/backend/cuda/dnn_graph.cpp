@@ -97,7 +97,8 @@ Array Builder::array(std::int64_t name, int type, const Four& dims, const Four& 
   made.set_numbers(kTensorDimensions, list(dims));
   made.set_numbers(kTensorStrides, list(strides));
   made.set_number(kTensorId, name);
-  made.set_number(kTensorAlignment, 16);
+  const std::int64_t bytes = dims[0] * dims[1] * dims[2] * dims[3] * (type == kFloat ? 4 : 2);
+  made.set_number(kTensorAlignment, storage == Storage::memory ? array_alignment(bytes) : 16);
   const bool yes = true;
   if (storage == Storage::none) made.set(kTensorIsVirtual, kBooleanType, &yes);
   if (storage == Storage::value) made.set(kTensorIsByValue, kBooleanType, &yes);

@@ -17,6 +17,8 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
 class LayerCall final : public LibraryCall {

@@ -14,8 +14,8 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/dnn_layers_api.h"
-#include "backend/cuda/layers.h"
 #include "backend/cuda/library_call.h"
+#include "backend/patterns/layers.h"
 #include "compile/target.h"
 
 namespace systole::cuda {
@@ -29,14 +29,14 @@ class DnnLayer {
   virtual void run(dnn::Handle handle, Stream stream, std::span<const Address> operands,
                    std::span<const Address> results, Address workspace) const = 0;
 };
-std::unique_ptr<const DnnLayer> make_dnn_pooling(const PoolingLayer& layer);
-std::unique_ptr<const DnnLayer> make_dnn_norm(const Device& device, const NormLayer& layer);
-std::unique_ptr<const DnnLayer> make_dnn_rnn(dnn::Handle handle, const RecurrentLayer& layer,
+std::unique_ptr<const DnnLayer> make_dnn_pooling(const patterns::PoolingLayer& layer);
+std::unique_ptr<const DnnLayer> make_dnn_norm(const Device& device, const patterns::NormLayer& layer);
+std::unique_ptr<const DnnLayer> make_dnn_rnn(dnn::Handle handle, const patterns::RecurrentLayer& layer,
                                              runtime::Math math);
 
 // Why a layer is left to generated kernels; empty when it is not. Throws kInvalidArgument for a list in
 // SYSTOLE_CUDA_PREFER that names something else.
-std::string layer_refusal(const Layer& layer);
+std::string layer_refusal(const patterns::Layer& layer);
 
 // What cuDNN offers for a region whose anchor is_layer(); it has run it once then.
 lower::Claim dnn_layer_offer(const Device& device, const lower::Region& region, const DnnWishes& wishes);

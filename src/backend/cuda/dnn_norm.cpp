@@ -15,6 +15,8 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
 using Kind = NormLayer::Kind;

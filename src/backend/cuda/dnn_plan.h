@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,12 @@ struct Shared {
   Handle handle = nullptr;
 };
 Shared& shared(const Device& device);
+
+// What may be declared of an array of so many bytes: arrays begin at multiples of the largest that cuDNN asks
+// for, and a scan's slices follow each other without gaps.
+constexpr std::int64_t array_alignment(std::int64_t bytes) { return std::gcd(bytes, std::int64_t{16}); }
+// Parts of a workspace begin at multiples of 256.
+constexpr std::int64_t in_workspace(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 struct Plan {
   std::shared_ptr<const std::vector<Object>> common;  // that other plans are made of too

@@ -9,6 +9,8 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
 using Kind = PoolingLayer::Kind;

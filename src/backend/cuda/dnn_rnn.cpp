@@ -14,13 +14,11 @@
 
 namespace systole::cuda {
 
+using namespace patterns;
+
 namespace {
 
-constexpr std::int64_t kAlignment = 256;  // of parts of the workspace
-
-std::int64_t aligned(std::size_t bytes) {
-  return (static_cast<std::int64_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-}
+std::int64_t aligned(std::size_t bytes) { return dnn::in_workspace(static_cast<std::int64_t>(bytes)); }
 
 class DnnRnn final : public DnnLayer {
  public:

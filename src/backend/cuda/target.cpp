@@ -1,19 +1,21 @@
 #include "backend/cuda/target.h"
 
-#include "backend/cuda/attention.h"
 #include "backend/cuda/blas.h"
-#include "backend/cuda/convolution.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/dnn_attention.h"
 #include "backend/cuda/dnn_layers.h"
-#include "backend/cuda/layers.h"
 #include "backend/cuda/library_call.h"
-#include "backend/cuda/on_result.h"
-#include "backend/cuda/product.h"
+#include "backend/patterns/attention.h"
+#include "backend/patterns/convolution.h"
+#include "backend/patterns/layers.h"
+#include "backend/patterns/on_result.h"
+#include "backend/patterns/product.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 
 namespace systole::cuda {
+
+using namespace patterns;
 
 std::vector<lower::Claim> Target::offers(const lower::Region& region) const {
   std::vector<lower::Claim> claims;

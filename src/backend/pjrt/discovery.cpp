@@ -1,8 +1,7 @@
 #include "backend/pjrt/discovery.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -10,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "backend/packages.h"
 #include "base/env.h"
 #include "base/log.h"
 
@@ -43,13 +43,6 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-// A folder whose content others may change is not one to load code from.
-bool is_ours(const fs::path& folder) {
-  struct stat info{};
-  return ::stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && (info.st_mode & S_IWOTH) == 0 &&
-         (info.st_uid == ::geteuid() || info.st_uid == 0);
-}
-
 // lib/python3.11/site-packages and the like below an installation's prefix, newest first.
 void add_site_folders(const fs::path& prefix, std::vector<fs::path>& folders) {
   std::vector<fs::path> pythons = entries_of(prefix / "lib");
@@ -59,21 +52,10 @@ void add_site_folders(const fs::path& prefix, std::vector<fs::path>& folders) {
       for (const char* packages : {"site-packages", "dist-packages"}) folders.push_back(python / packages);
 }
 
-std::vector<fs::path> package_folders() {
-  std::vector<fs::path> folders;
-  const auto add_list = [&](const char* variable) {
-    if (const auto list = env::text(variable))
-      for (const std::string& folder : split(*list, ':')) folders.emplace_back(folder);
-  };
-  add_list("SYSTOLE_PLUGIN_PATH");
-  // Beside the program: where it was built, and where it is installed.
+std::vector<fs::path> python_and_package_folders() {
+  std::vector<fs::path> folders = runtime::package_folders();
+  for (fs::path& folder : runtime::listed_folders("PYTHONPATH")) folders.push_back(std::move(folder));
   std::error_code code;
-  const fs::path program = fs::read_symlink("/proc/self/exe", code).parent_path();
-  if (!code)
-    for (const char* beside : {"../.deps", "../../.deps", "../lib/systole/plugins"})
-      if (const fs::path folder = (program / beside).lexically_normal(); is_ours(folder))
-        folders.push_back(folder);
-  add_list("PYTHONPATH");
   if (const auto active = env::text("VIRTUAL_ENV")) add_site_folders(*active, folders);
   if (const auto path = env::text("PATH"))
     for (const std::string& folder : split(*path, ':'))
@@ -187,7 +169,7 @@ std::vector<PluginSpec> discover(std::vector<std::string>* complaints) {
   if (const auto file = config_file())
     for (PluginSpec& spec : plugins_of_file(*file, complaints)) add(std::move(spec));
   std::set<fs::path> seen;
-  for (const fs::path& folder : package_folders())
+  for (const fs::path& folder : python_and_package_folders())
     if (seen.insert(folder.lexically_normal()).second)
       for (PluginSpec& spec : plugins_in(folder)) add(std::move(spec));
   return found;

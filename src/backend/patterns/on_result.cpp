@@ -1,4 +1,4 @@
-#include "backend/cuda/on_result.h"
+#include "backend/patterns/on_result.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "systole/ir/composite.h"
 #include "systole/ir/rewriter.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 namespace {
 
@@ -305,4 +305,4 @@ std::string read_on_result(const lower::Region& region, Product& product, OnResu
   return Reader(region, product, out).run();
 }
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -11,7 +11,7 @@
 #include "compile/strided.h"
 #include "compile/target.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 struct Attention {
   using Four = std::array<std::int64_t, 4>;  // batch, head, position, depth
@@ -41,4 +41,4 @@ bool reads_attention_operand(const ir::Node& node, std::size_t operand, const lo
 // The region's anchor is such a composite. Empty when it is one of these, else why not.
 std::string read_attention(const lower::Region& region, Attention& out);
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -10,7 +10,7 @@
 
 #include "compile/target.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 struct ConvolutionWork {
   enum class Kind { bias, add, relu };
@@ -31,4 +31,4 @@ std::string_view name(ConvolutionWork::Kind kind);
 // nothing, and its result alone leaves; else why not.
 std::string read_work(const lower::Region& region, ConvolutionWork& out);
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

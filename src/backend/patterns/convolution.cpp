@@ -1,4 +1,4 @@
-#include "backend/cuda/convolution.h"
+#include "backend/patterns/convolution.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "systole/ir/rewriter.h"
 #include "systole/ops.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 namespace {
 
@@ -32,6 +32,10 @@ bool all(const Convolution::Pair& pair, std::int64_t value) { return pair[0] == 
 // The axes of the three arrays in the wanted order.
 struct Orders {
   Ints operand, kernel, result;
+  bool are_there() const {
+    return std::is_sorted(operand.begin(), operand.end()) && std::is_sorted(kernel.begin(), kernel.end()) &&
+           std::is_sorted(result.begin(), result.end());
+  }
 };
 Orders wanted_orders(const ir::ConvolutionAxes& axes, Kind kind) {
   const auto order = [](std::int64_t first, const Ints& spatial, std::int64_t last) {
@@ -53,6 +57,25 @@ std::string wanted_layout(Kind kind) {
     case Kind::weight_grad: return "f01b_i01o->f01b";
   }
   return {};
+}
+
+// What lies as it lies when only images are put in order.
+void leave_kernels(Orders& orders, Kind kind) {
+  Ints& kernel = kind == Kind::weight_grad ? orders.result : orders.kernel;
+  std::sort(kernel.begin(), kernel.end());
+}
+
+// The layout with these parts of another: "operand_kernel->result".
+std::string with_kernel_of(const std::string& layout, const std::string& other, Kind kind) {
+  const auto cut = [](const std::string& text) {
+    const std::size_t bar = text.find('_'), arrow = text.find("->");
+    return std::array<std::string, 3>{text.substr(0, bar), text.substr(bar + 1, arrow - bar - 1),
+                                      text.substr(arrow + 2)};
+  };
+  std::array<std::string, 3> parts = cut(layout);
+  const std::size_t kernel = kind == Kind::weight_grad ? 2 : 1;
+  parts[kernel] = cut(other)[kernel];
+  return parts[0] + "_" + parts[1] + "->" + parts[2];
 }
 
 bool is_in_order(const Ints& order) { return std::is_sorted(order.begin(), order.end()); }
@@ -179,32 +202,53 @@ std::string read_convolution(const ir::Graph& graph, const ir::Node& node, Convo
   return {};
 }
 
-bool is_channels_last(const ir::Node& node, const Convolution& convolution) {
+bool is_channels_last(const ir::Node& node, const Convolution& convolution, ChannelsLast which) {
   const ir::ConvolutionAxes axes = ir::parse_convolution_layout(node.as<ir::ConvolutionAttrs>().layout);
-  const Orders orders = wanted_orders(axes, convolution.kind);
-  return is_in_order(orders.operand) && is_in_order(orders.kernel) && is_in_order(orders.result);
+  Orders orders = wanted_orders(axes, convolution.kind);
+  if (which == ChannelsLast::images) leave_kernels(orders, convolution.kind);
+  return orders.are_there();
 }
 
-ir::Graph with_channels_last(const ir::Graph& graph) {
-  return ir::rewrite(graph, [](const ir::Rewrite& r) -> std::optional<ir::Values> {
+ir::Graph with_channels_last(const ir::Graph& graph, ChannelsLast which) {
+  return ir::rewrite(graph, [&](const ir::Rewrite& r) -> std::optional<ir::Values> {
     if (r.node.op != Op::convolution) return std::nullopt;
     auto attrs = r.node.as<ir::ConvolutionAttrs>();
     const ir::ConvolutionAxes axes = ir::parse_convolution_layout(attrs.layout);
     if (axes.operand_spatial.size() != 2) return std::nullopt;
     const std::optional<Convolution> read = rewritten(r);
     if (!read) return std::nullopt;
-    const Orders orders = wanted_orders(axes, read->kind);
-    if (is_in_order(orders.operand) && is_in_order(orders.kernel) && is_in_order(orders.result))
-      return std::nullopt;
+    Orders orders = wanted_orders(axes, read->kind);
+    if (which == ChannelsLast::images) leave_kernels(orders, read->kind);
+    if (orders.are_there()) return std::nullopt;
     const auto turned = [](const ir::Value& x, const Ints& order) {
       return is_in_order(order) ? x : ops::transpose(x, order);
     };
-    attrs.layout = wanted_layout(read->kind);
+    const std::string layout = wanted_layout(read->kind);
+    attrs.layout = which == ChannelsLast::images ? with_kernel_of(layout, attrs.layout, read->kind) : layout;
     const ir::Value made =
         r.graph.add(Op::convolution,
                     {turned(r.operands[0], orders.operand), turned(r.operands[1], orders.kernel)}, attrs);
     return ir::Values{turned(made, inverse(orders.result))};
   });
+}
+
+std::array<std::int64_t, 4> kernel_strides(const ir::Graph& graph, const ir::Node& node,
+                                           const Convolution& convolution) {
+  const ir::ConvolutionAxes axes = ir::parse_convolution_layout(node.as<ir::ConvolutionAttrs>().layout);
+  const bool is_result = convolution.kind == Kind::weight_grad;
+  const Shape& shape = is_result ? node.types[0].shape : graph.type(node.operands[1]).shape;
+  const Ints strides = row_major_strides(shape.dims());
+  const auto at = [&](std::int64_t axis) { return strides[static_cast<std::size_t>(axis)]; };
+  const Ints& window = is_result ? axes.result_spatial : axes.kernel_spatial;
+  // The gradient by a kernel has x's channels as its batch and the filters as its features; that by an image
+  // goes from filters to channels.
+  const std::int64_t filters = is_result                           ? axes.result_feature
+                               : convolution.kind == Kind::forward ? axes.kernel_output
+                                                                   : axes.kernel_input,
+                     channels = is_result                           ? axes.result_batch
+                                : convolution.kind == Kind::forward ? axes.kernel_input
+                                                                    : axes.kernel_output;
+  return {at(filters), at(channels), at(window[0]), at(window[1])};
 }
 
 ir::Graph with_more_channels(const ir::Graph& graph, const Channels& channels) {
@@ -224,4 +268,4 @@ ir::Graph with_more_channels(const ir::Graph& graph, const Channels& channels) {
   });
 }
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -1,4 +1,4 @@
-#include "backend/cuda/epilogues.h"
+#include "backend/patterns/epilogues.h"
 
 #include <fmt/format.h>
 
@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/on_result.h"
-#include "backend/cuda/pointwise.h"
-#include "backend/cuda/product.h"
+#include "backend/patterns/on_result.h"
+#include "backend/patterns/pointwise.h"
+#include "backend/patterns/product.h"
 #include "base/log.h"
 #include "compile/strided.h"
 #include "systole/ir/rewriter.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 namespace {
 
@@ -324,7 +324,7 @@ class Finder {
   void say(std::int32_t dot, const std::string& reason) const {
     if (log_enabled(LogLevel::info))
       log(LogLevel::info,
-          fmt::format("cuda: product {} without the work on it: {}", node(dot).types[0].to_string(), reason));
+          fmt::format("product {} without the work on it: {}", node(dot).types[0].to_string(), reason));
   }
 
   const ir::Graph& graph_;
@@ -376,4 +376,4 @@ ir::Graph with_epilogues(const ir::Graph& graph, const Judge& judge) {
       {.subgraphs = false});
 }
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -13,7 +13,7 @@
 
 #include "systole/ir/graph.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 enum class Pointwise {
   identity,
@@ -54,4 +54,4 @@ class Samples {
   std::vector<std::optional<Numbers>> values_;  // by place in nodes_
 };
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

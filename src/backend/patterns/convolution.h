@@ -10,7 +10,7 @@
 
 #include "compile/target.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 struct Convolution {
   enum class Kind { forward, input_grad, weight_grad };
@@ -28,11 +28,20 @@ struct Convolution {
 // The node is a convolution. Empty when it is one of these, else why not.
 std::string read_convolution(const ir::Graph& graph, const ir::Node& node, Convolution& out);
 
-// Whether arrays lie as the library wants them: channels last, also of kernels.
-bool is_channels_last(const ir::Node& node, const Convolution& convolution);
+// Which arrays a library wants with their channels last: all, or all but kernels and their gradients.
+enum class ChannelsLast { all, images };
+
+// Whether arrays lie so.
+bool is_channels_last(const ir::Node& node, const Convolution& convolution,
+                      ChannelsLast which = ChannelsLast::all);
 
 // Every convolution of the graph in that order, with transposes around it where needed.
-ir::Graph with_channels_last(const ir::Graph& graph);
+ir::Graph with_channels_last(const ir::Graph& graph, ChannelsLast which = ChannelsLast::all);
+
+// The strides of the kernel, or of its gradient: of filters, channels of a group, and both axes of the
+// window.
+std::array<std::int64_t, 4> kernel_strides(const ir::Graph& graph, const ir::Node& node,
+                                           const Convolution& convolution);
 
 // Kernels for tensor cores want channels by fours or eights, and an image has three. Forward convolutions
 // and gradients by kernels, with their channels last, get as many channels as `channels` says, the new ones
@@ -40,4 +49,4 @@ ir::Graph with_channels_last(const ir::Graph& graph);
 using Channels = std::function<std::int64_t(const Convolution&)>;
 ir::Graph with_more_channels(const ir::Graph& graph, const Channels& channels);
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -1,11 +1,11 @@
-#include "backend/cuda/convolution_work.h"
+#include "backend/patterns/convolution_work.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 namespace {
 
@@ -141,7 +141,7 @@ std::string_view name(ConvolutionWork::Kind kind) {
 std::string ConvolutionWork::text() const {
   std::string text;
   for (const Step& step : steps) {
-    text += cuda::name(step.kind);
+    text += patterns::name(step.kind);
     if (step.kind != Kind::relu) text += fmt::format(".{}", systole::name(step.dtype));
     text += ' ';
   }
@@ -152,4 +152,4 @@ std::string read_work(const lower::Region& region, ConvolutionWork& out) {
   return Reader(region, out).read();
 }
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -1,4 +1,4 @@
-#include "backend/cuda/pointwise.h"
+#include "backend/patterns/pointwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "systole/base/literal.h"
 #include "systole/ops.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 namespace {
 
@@ -180,4 +180,4 @@ bool Samples::is_same_of(std::int32_t node, std::int32_t inner) const {
   return other && std::equal(other->begin(), other->end(), (*values)->begin(), (*values)->end(), is_equal);
 }
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -1,4 +1,4 @@
-#include "backend/cuda/product.h"
+#include "backend/patterns/product.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "compile/strided.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 namespace {
 
@@ -142,4 +142,4 @@ std::string read_product(const lower::Region& region, Product& product) {
   return {};
 }
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -1,13 +1,13 @@
-#include "backend/cuda/attention.h"
+#include "backend/patterns/attention.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cuda/product.h"
+#include "backend/patterns/product.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 namespace {
 
@@ -127,4 +127,4 @@ std::string read_attention(const lower::Region& region, Attention& out) {
   return {};
 }
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

@@ -10,7 +10,7 @@
 
 #include "compile/target.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 // Over the spatial axes of [batch, spatial…, channels]. The graph has means as sums that are divided, and
 // the gradient of a sum as a sum over windows of what has holes where the strides were.
@@ -66,4 +66,4 @@ bool is_layer(const ir::Node& anchor);
 // Empty when the region is such a layer and nothing else, or why not.
 std::string read_layer(const lower::Region& region, Layer& out);
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

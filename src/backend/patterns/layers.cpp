@@ -1,4 +1,4 @@
-#include "backend/cuda/layers.h"
+#include "backend/patterns/layers.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 namespace {
 
@@ -198,4 +198,4 @@ std::string read_layer(const lower::Region& region, Layer& out) {
   return read_norm(graph, node, out.what.emplace<NormLayer>());
 }
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

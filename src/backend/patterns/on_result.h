@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <string>
 
-#include "backend/cuda/pointwise.h"
-#include "backend/cuda/product.h"
+#include "backend/patterns/pointwise.h"
+#include "backend/patterns/product.h"
 #include "compile/target.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 struct OnResult {
   double scale = 1;
@@ -30,7 +30,7 @@ struct OnResult {
 };
 
 // A composite of this name is a product with work on its result, as its body says; made by with_epilogues().
-inline constexpr std::string_view kProductComposite = "cuda.product";
+inline constexpr std::string_view kProductComposite = "library.product";
 bool is_product(const ir::Node& node);  // a dot_general, or such a composite
 
 // The region with such a composite's body in its place; the anchor is the dot_general then.
@@ -40,4 +40,4 @@ lower::Region flat(const lower::Region& region);
 // has the dtype of D.
 std::string read_on_result(const lower::Region& region, Product& product, OnResult& out);
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

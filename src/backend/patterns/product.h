@@ -10,7 +10,7 @@
 #include "compile/strided.h"
 #include "compile/target.h"
 
-namespace systole::cuda {
+namespace systole::patterns {
 
 // Pieces of axes, neighbours that are one piece in memory joined.
 using Pieces = std::vector<lower::Strided::Piece>;
@@ -36,4 +36,4 @@ bool is_matrix(const ir::Node& dot, std::size_t operand, const lower::Strided& v
 // The region's anchor is a dot_general. Empty when it is such a product, else why not.
 std::string read_product(const lower::Region& region, Product& product);
 
-}  // namespace systole::cuda
+}  // namespace systole::patterns

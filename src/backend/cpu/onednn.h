@@ -1,0 +1,25 @@
+#pragma once
+
+// Matrix products and convolutions with both gradients by oneDNN, in f32: activations with their channels
+// last as the graph has them, kernels in the order that the library likes best, into which they are brought
+// at each run. A bias or another array that is added comes along.
+//
+// relu does not: the library's gives 0 for what is not a number, ours and PyTorch's keep it.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/library_call.h"
+#include "compile/target.h"
+
+namespace systole::cpu {
+
+std::string onednn_absence();  // empty: it is here and wanted
+
+// The region's anchor is a dot_general or a convolution. One claim, or the reason for none; neither where
+// nobody wants oneDNN.
+std::vector<lower::Claim> onednn_offers(const lower::Region& region);
+std::shared_ptr<const LibraryCall> onednn_call(const lower::Region& region);  // of what was claimed
+
+}  // namespace systole::cpu

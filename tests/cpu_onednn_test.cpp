@@ -278,7 +278,7 @@ TEST_F(OneDnn, TwoThreadsRunAtOneTime) {
 // The pool's threads are not in the child, which must not wait for them.
 TEST_F(OneDnn, AForkedProcessMultipliesToo) {
   Graph graph("main");
-  const Value x = graph.input("x", {DType::f32, {128, 96}}), w = graph.input("w", {DType::f32, {96, 128}});
+  const Value x = graph.input("x", {DType::f32, {512, 256}}), w = graph.input("w", {DType::f32, {256, 512}});
   graph.output(ops::matmul(x, w), "y");
   const CompiledGraph program = compile(graph, "cpu");
   const std::vector<Literal> arguments = random_arguments(graph, 1, 1);

@@ -8,6 +8,7 @@
 #include "backend/loaded.h"
 #include "backend/packages.h"
 #include "base/env.h"
+#include "base/log.h"
 #include "base/parallel.h"
 #include "systole/base/error.h"
 
@@ -36,7 +37,12 @@ std::string load(Api& api) {
     library = ::dlopen(files[i].c_str(), RTLD_NOW | RTLD_LOCAL);
     if (const char* const error = ::dlerror(); library == nullptr && error != nullptr) words = error;
   }
-  if (library == nullptr) return fmt::format("oneDNN is not found ({}); SYSTOLE_ONEDNN may name it", words);
+  if (library == nullptr) {
+    if (chosen.empty()) return fmt::format("oneDNN is not found ({}); {} may name it", words, kVariable);
+    std::string reason = fmt::format("{} names no library that loads: {}", kVariable, words);
+    log(LogLevel::warn, reason + "; kernels are generated instead");
+    return reason;
+  }
   const char* missing = nullptr;
   const auto find = [&](auto& function, const char* name) {
     if (!runtime::find_function(library, function, name)) missing = name;
@@ -61,7 +67,6 @@ std::string load(Api& api) {
   SYSTOLE_FIND(post_ops_create);
   SYSTOLE_FIND(post_ops_destroy);
   SYSTOLE_FIND(post_ops_append_binary);
-  SYSTOLE_FIND(primitive_desc_query);
   SYSTOLE_FIND(primitive_desc_query_md);
   SYSTOLE_FIND(primitive_desc_destroy);
   SYSTOLE_FIND(primitive_create);
@@ -106,18 +111,6 @@ void check(int status, const char* call) {
                          : status == kUnimplemented ? ErrorKind::kUnsupported
                                                     : ErrorKind::kInternal;
   throw Error(kind, "oneDNN", fmt::format("{} failed with status {}", call, status));
-}
-
-int type_number(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return kF32;
-    case DType::bf16: return kBf16;
-    case DType::f16: return kF16;
-    case DType::i32: return kS32;
-    case DType::i8: return kS8;
-    case DType::u8: return kU8;
-    default: return -1;
-  }
 }
 
 OwnedDescription described(const std::vector<std::int64_t>& dims, int type,

@@ -1,17 +1,13 @@
 #pragma once
 
 // oneDNN's C interface (dnnl.h of version 3), as far as it is used, found at run time: where
-// SYSTOLE_ONEDNN says, among the packages that scripts/setup fetched, beside the program, where the loader
-// looks. tests compare the numbers with the header where there is one.
+// SYSTOLE_ONEDNN says, else among the packages that scripts/setup fetched, else where the loader looks.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "systole/base/dtype.h"
 
 namespace systole::cpu::dnnl {
 
@@ -24,9 +20,6 @@ using PostOps = struct PostOpsObject*;
 using PrimitiveDescription = struct PrimitiveDescriptionObject*;
 using Primitive = struct PrimitiveObject*;
 
-constexpr std::size_t kMostAxes = 12;
-using Dims = std::array<std::int64_t, kMostAxes>;
-
 struct Argument {
   int name;
   Memory memory;
@@ -37,25 +30,14 @@ enum : int {
   kUnimplemented = 3,
   kCpu = 1,
   kInOrder = 1,
-  kF16 = 1,
-  kBf16 = 2,
   kF32 = 3,
-  kS32 = 4,
-  kS8 = 5,
-  kU8 = 6,
   kAnyOrder = 1,
   kTraining = 64,
-  kInference = 96,
   kDirect = 1,  // of convolutions
   kAdd = 131056,
   kUserScratchpad = 1,
-  kImplementationName = 8,
-  kSourceOf = 129,
-  kInputGradientOf = 130,
   kWeightsOf = 131,
   kWeightGradientOf = 132,
-  kResultOf = 133,
-  kResultGradientOf = 134,
   kScratchpadOf = 136,
   // Arguments:
   kSource = 1,
@@ -92,7 +74,6 @@ struct Api {
   int (*post_ops_create)(PostOps*);
   int (*post_ops_destroy)(PostOps);
   int (*post_ops_append_binary)(PostOps, int function, const DescriptionObject* other);
-  int (*primitive_desc_query)(const PrimitiveDescriptionObject*, int what, int index, void* result);
   const DescriptionObject* (*primitive_desc_query_md)(const PrimitiveDescriptionObject*, int what, int index);
   int (*primitive_desc_destroy)(PrimitiveDescription);
   int (*primitive_create)(Primitive*, const PrimitiveDescriptionObject*);
@@ -129,7 +110,6 @@ bool is_off();                 // by SYSTOLE_ONEDNN=0
 const Api& api();
 Engine engine();  // the processor
 void check(int status, const char* call);
-int type_number(DType dtype);  // -1: none
 
 template <class Object, int (*Api::*Destroy)(Object*)>
 struct Destroyer {

@@ -9,6 +9,7 @@
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/source.h"
 #include "backend/cpu/target.h"
+#include "backend/cpu/tuned/tuned.h"
 #include "backend/patterns/convolution.h"
 #include "backend/patterns/product.h"
 #include "backend/step_text.h"
@@ -39,6 +40,7 @@ class CpuTarget final : public lower::Target {
   }
   std::vector<lower::Claim> offers(const lower::Region& region) const override {
     const ir::Op op = region.graph.node(region.anchor).op;
+    if (op == ir::Op::composite) return tuned_offers(region);
     if (op != ir::Op::dot_general && op != ir::Op::convolution) return {};
     return onednn_offers(region);
   }
@@ -90,6 +92,19 @@ std::int64_t items_of(const Compiled::Call& call) {
   return call.launches.empty() ? 0 : call.launches[0].items;
 }
 
+int threads_for(double nanoseconds) {
+  return static_cast<int>(std::clamp(nanoseconds / kWorthAThread, 1.0, 1024.0));
+}
+
+void add_launches(std::vector<codegen::Kernel> made, Compiled::Call& call, Kernels& kernels) {
+  call.launches.resize(made.size());
+  for (std::size_t k = 0; k < made.size(); ++k) {
+    Compiled::Launch& launch = call.launches[k];
+    launch.items = made[k].items;
+    kernels.wanted.emplace_back(&launch, kernels.set.add(std::move(made[k])));
+  }
+}
+
 void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled,
               Kernels& kernels) {
   compiled.program = &program;
@@ -98,18 +113,16 @@ void generate(const lower::Program& program, const std::string& prefix, Compiled
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const Step& step = program.steps[s];
     const std::string name = fmt::format("{}{}", prefix, s);
-    if (step.kind == StepKind::library) {
+    if (step.kind == StepKind::library && is_tuned(step.implementation)) {
+      Tuned made = tuned_kernels(step.region, name);
+      compiled.calls[s].threads = threads_for(made.nanoseconds);
+      add_launches(std::move(made.kernels), compiled.calls[s], kernels);
+    } else if (step.kind == StepKind::library) {
       compiled.calls[s].library = onednn_call(step.region);
     } else if (std::vector<codegen::Kernel> made = codegen::make_kernels(step, name, codegen::Dialect::c);
                !made.empty()) {
-      const double threads = time_of(program, step) / kWorthAThread;
-      compiled.calls[s].threads = static_cast<int>(std::clamp(threads, 1.0, 1024.0));
-      compiled.calls[s].launches.resize(made.size());
-      for (std::size_t k = 0; k < made.size(); ++k) {
-        Compiled::Launch& launch = compiled.calls[s].launches[k];
-        launch.items = made[k].items;
-        kernels.wanted.emplace_back(&launch, kernels.set.add(std::move(made[k])));
-      }
+      compiled.calls[s].threads = threads_for(time_of(program, step));
+      add_launches(std::move(made), compiled.calls[s], kernels);
     } else {
       compiled.calls[s].source = source_call(step);
     }

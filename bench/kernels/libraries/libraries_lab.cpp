@@ -138,6 +138,7 @@ std::vector<Case> all_cases() {
   cases.push_back(pooling(false, 8, 28, 256, 3, 2));
   for (const bool is_grad : {false, true}) {
     cases.push_back(batch_norm(8, 56, 64, is_grad));
+    cases.push_back(batch_norm(8, 56, 256, is_grad));
     cases.push_back(batch_norm(8, 14, 1024, is_grad));
   }
   return cases;

@@ -13,10 +13,16 @@ namespace systole::cpu {
 
 namespace {
 
-constexpr std::int64_t kUnits = 16;    // that an item of packing takes: a multiple of any vector's lanes
+constexpr std::int64_t kUnits = 16;    // a multiple of any vector's lanes
 constexpr std::int64_t kColumns = 64;  // of the widest panel
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Hidden units or, backwards, rows of r. One row of the batch is one thread's, who then has r in its cache.
+std::int64_t in_pack_item(const LstmLoop& loop) {
+  if (loop.is_grad) return loop.batch == 1 ? 4 * loop.hidden : 1;
+  return loop.batch == 1 ? rounded_up(loop.hidden, kUnits) : kUnits;
+}
 
 constexpr std::string_view kVector = R"c(
 #ifndef S_LSTM_VECTOR
@@ -214,7 +220,7 @@ void $NAME(void* const* buffers, s_i64 begin, s_i64 end) {
   const float* const r = (const float*)buffers[$R];
   float* const packed = (float*)buffers[$WORKSPACE];
   for (s_i32 column = 0; column < $H; column += kColumns)
-    for (s_i64 d = begin; d < end; ++d) {
+    for (s_i64 d = begin * $UNITS; d < end * $UNITS; ++d) {
       const s_i32 count = $H - column < kColumns ? $H - column : kColumns;
       float* const to = packed + column * 4 * $H + d * kColumns;
       for (s_i32 j = 0; j < count; ++j) to[j] = r[d * $H + column + j];
@@ -288,7 +294,7 @@ std::string filled(std::string_view text, const LstmLoop& loop, const std::strin
   return codegen::math::filled(text, {{"$NAME", name},
                                       {"$WORKSPACE", std::to_string(loop.inputs + results)},
                                       {"$RESULTS", std::to_string(loop.inputs)},
-                                      {"$UNITS", std::to_string(kUnits)},
+                                      {"$UNITS", std::to_string(in_pack_item(loop))},
                                       {"$KEEPS", loop.keeps ? "1" : "0"},
                                       {"$DEPTH", depth},
                                       {"$INPUTS", buffer(0)},
@@ -314,7 +320,7 @@ std::int64_t lstm_workspace(const LstmLoop& loop) {
 }
 
 std::int64_t lstm_pack_items(const LstmLoop& loop) {
-  return loop.is_grad ? 4 * loop.hidden : rounded_up(loop.hidden, kUnits) / kUnits;
+  return (loop.is_grad ? 4 * loop.hidden : rounded_up(loop.hidden, kUnits)) / in_pack_item(loop);
 }
 
 std::string lstm_pack_text(const LstmLoop& loop, const std::string& name) {

@@ -18,7 +18,7 @@ struct LstmLoop {
 };
 
 std::int64_t lstm_workspace(const LstmLoop& loop);  // bytes, for r in the order in which it is read
-// Puts r in that order; an item is a row of it or 16 hidden units.
+// Puts r in that order.
 std::string lstm_pack_text(const LstmLoop& loop, const std::string& name);
 std::int64_t lstm_pack_items(const LstmLoop& loop);
 // An item is a row of the batch.

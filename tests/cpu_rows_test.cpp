@@ -179,6 +179,64 @@ TEST(CutRows, RoundSmallFloatsOnce) {
     EXPECT_NEAR(got, 3002.9296875, 8);
 }
 
+// exp is computed in the pass that sums it and kept for the pass that divides, the row's length whatever.
+TEST(Rows, MakeProbabilitiesOfWhatTheyKeep) {
+  for (const std::int64_t points : {1, 17, 255, 256, 320, 8191, 20000}) {
+    constexpr std::int64_t kRows = 3;
+    Graph graph("softmax");
+    const Value x = graph.input("x", {DType::f32, {kRows, points}});
+    graph.output(ops::softmax(x, 1));
+    std::vector<Literal> arguments = random_arguments(graph, 21, 3);
+    arguments[0].mutable_values<float>()[static_cast<std::size_t>(2 * points)] =
+        std::numeric_limits<float>::quiet_NaN();
+    const std::vector<double> in = arguments[0].to_doubles();
+    const std::vector<double> got = compile(graph, "cpu").run(arguments)[0].to_doubles();
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const double* const row = in.data() + r * points;
+      const double most = *std::max_element(row, row + points);
+      double sum = 0;
+      for (std::int64_t i = 0; i < points; ++i) sum += std::exp(row[i] - most);
+      for (std::int64_t i = 0; i < points; ++i) {
+        const double found = got[static_cast<std::size_t>(r * points + i)],
+                     wanted = std::exp(row[i] - most) / sum;
+        if (r == 2)
+          ASSERT_TRUE(std::isnan(found)) << points << " " << i;
+        else
+          ASSERT_NEAR(found, wanted, 4e-6 * wanted) << points << " " << r << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Rows, FindTheLargestWhereverItIsAndKeepNaN) {
+  for (const std::int64_t points : {63, 256, 1000}) {
+    Graph graph("largest");
+    graph.output(ops::reduce(graph.input("x", {DType::f32, {points, points}}), Combine::max, {1}));
+    graph.output(ops::reduce(graph.input("y", {DType::f32, {points, points}}), Combine::min, {1}));
+    const auto n = static_cast<std::size_t>(points);
+    std::vector<Literal> arguments = {Literal::full({DType::f32, {points, points}}, -1),
+                                      Literal::full({DType::f32, {points, points}}, 1)};
+    auto x = arguments[0].mutable_values<float>(), y = arguments[1].mutable_values<float>();
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i * n + i] = 7;  // in row i at place i
+      y[i * n + (n - 1 - i)] = -7;
+    }
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    x[5 * n + 2] = y[5 * n + 2] = nan;          // before the largest
+    x[6 * n + n - 1] = y[6 * n + n - 1] = nan;  // behind it
+    const std::vector<Literal> got = compile(graph, "cpu").run(arguments);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double most = got[0].to_doubles()[i], least = got[1].to_doubles()[i];
+      if (i == 5 || i == 6) {
+        ASSERT_TRUE(std::isnan(most) && std::isnan(least)) << points << " " << i;
+      } else {
+        ASSERT_EQ(most, 7) << points << " " << i;
+        ASSERT_EQ(least, -7) << points << " " << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 }  // namespace systole

@@ -9,10 +9,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <thread>
 #include <vector>
+
+#include "sanitized.h"
 
 namespace systole {
 namespace {
@@ -143,7 +146,18 @@ TEST(Parallel, ThreadsCallAtTheSameTime) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(Parallel, ShortCallsFollowEachOtherAndPauses) {
+  for (const int pause_ms : {0, 5, 0})
+    for (int n = 0; n < (pause_ms > 0 ? 10 : 2000); ++n) {
+      const Visits visits(7);
+      parallel_for(7, 2 + n % 2, Visits::visit, &visits);
+      ASSERT_TRUE(visits.each_once()) << n;
+      std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));  // the others go to sleep
+    }
+}
+
 TEST(Parallel, WorksInTheChildOfAForkThatHadThreads) {
+  if (kThreadSanitized) GTEST_SKIP() << "the sanitizer lets no child of a process with threads have its own";
   const Visits before(10);
   parallel_for(10, 3, Visits::visit, &before);
   ASSERT_TRUE(before.each_once());

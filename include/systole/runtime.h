@@ -67,7 +67,7 @@ enum class Math : std::uint8_t { f32, tf32 };
 SYSTOLE_API Math default_math();  // SYSTOLE_MATH, f32 when it is unset
 
 // Whether a program gives the same bits in every run and every process on one kind of device. Backends whose
-// results depend on nothing else anyway (reference, cpu, opencl) do not differ; others give up what is faster
+// results depend on nothing else anyway (reference, opencl) do not differ; others give up what is faster
 // now and then: sums in the order of arrival, kernels chosen by their time.
 SYSTOLE_API bool is_deterministic();  // as set, else SYSTOLE_DETERMINISTIC, else false
 
@@ -89,6 +89,11 @@ class SYSTOLE_API Session {
  public:
   virtual ~Session() = default;
   virtual std::vector<std::vector<BufferRef>> run(const RunArguments& arguments) = 0;  // results per device
+  // The same, where buffers that `results` has from the last run, and nobody else has, may be written again:
+  // on the processor a call then takes no memory from the system.
+  virtual void run_into(const RunArguments& arguments, std::vector<std::vector<BufferRef>>& results) {
+    results = run(arguments);
+  }
   // The value where input `input` of a program over several devices wants it: the buffer itself when it is
   // there, whosever it is.
   virtual BufferRef placed(const BufferRef& buffer, std::size_t /*input*/) { return buffer; }

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/env.h"
+#include "base/team.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -56,8 +59,37 @@ void run_threads(std::int64_t items, std::int64_t parts, ParallelRun run, const 
   for (std::thread& other : others) other.join();
 }
 
+// By the team, which is quicker than OpenMP's pool. Not with more threads than processors: a thread that
+// watches for work would keep another from doing it.
+bool run_team(std::int64_t items, std::int64_t parts, ParallelRun run, const void* context) {
+  static const bool fits = thread_count() <= available();
+  if (!fits || parts > thread_count()) return false;
+  const auto part = [](const team::Work& work, std::int64_t i) {
+    run_part(work.items, i, work.parts, work.run, work.context);
+  };
+  return team::run({part, parts, items, run, context}, thread_count());
+}
+
 #ifdef _OPENMP
 std::atomic<bool> pool_is_lost{false};
+
+// The pool's threads watch for work too, for some milliseconds after a library had them: so long the team
+// would stand in their way, and they in its.
+std::atomic<std::int64_t> last_lent{0};  // nanoseconds; 0: never
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+bool pool_may_watch() {
+  constexpr std::int64_t kWatches = 20'000'000;
+  static const bool is_told =
+      std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr;
+  const std::int64_t lent = last_lent.load(std::memory_order_relaxed);
+  return lent != 0 && (is_told || now() - lent < kWatches);
+}
 
 // From the first use on: before it there is no pool to lose.
 void watch_forks() {
@@ -89,7 +121,11 @@ bool lend_pool(int threads) {
 #ifdef _OPENMP
   const bool alone = inside || omp_in_parallel() != 0 || pool_is_lost.load(std::memory_order_relaxed);
   const int lent = alone ? 1 : std::clamp(threads, 1, thread_count());
-  if (lent > 1) watch_forks();
+  if (lent > 1) {
+    watch_forks();
+    if (!pool_may_watch()) team::dismiss();
+    last_lent.store(now(), std::memory_order_relaxed);
+  }
   if (omp_get_max_threads() != lent) omp_set_num_threads(lent);
   return true;
 #else
@@ -110,9 +146,11 @@ void parallel_for(std::int64_t items, int threads, ParallelRun run, const void* 
   const std::int64_t parts = std::min<std::int64_t>(items, share);
 #ifdef _OPENMP
   if (parts <= 1 || inside || omp_in_parallel() != 0) return run_part(items, 0, 1, run, context);
+  if (!pool_may_watch() && run_team(items, parts, run, context)) return;
   if (!pool_is_lost.load(std::memory_order_relaxed)) return run_pool(items, parts, run, context);
 #else
   if (parts <= 1 || inside) return run_part(items, 0, 1, run, context);
+  if (run_team(items, parts, run, context)) return;
 #endif
   run_threads(items, parts, run, context);
 }

@@ -1,9 +1,9 @@
 #pragma once
 
-// Work shared by the threads of the machine. The pool is OpenMP's libgomp, so that libraries that use it
-// share the same threads. Its threads do not outlive a fork and a child would wait for them for ever: there,
-// and in builds without it (for the thread sanitizer, which does not know its locks), threads are made for
-// each call.
+// Work shared by the threads of the machine: by a team of our own, and where a library uses OpenMP's pool,
+// libgomp, by that one, so that not twice as many threads wait for work. Neither outlives a fork, and a child
+// would wait for them for ever: there threads are made for each call. Builds for the thread sanitizer, which
+// does not know libgomp's locks, are without it.
 
 #include <cstdint>
 

@@ -247,8 +247,8 @@ std::string combined(ir::Combine kind, DType dtype, const std::string& a, const 
   switch (kind) {
     case ir::Combine::sum: return arithmetic('+');
     case ir::Combine::prod: return arithmetic('*');
-    case ir::Combine::max: return fmt::format("({0} > {1} || {0} != {0} ? {0} : {1})", a, b);
-    case ir::Combine::min: return fmt::format("({0} < {1} || {0} != {0} ? {0} : {1})", a, b);
+    case ir::Combine::max: return fmt::format("({1} != {1} ? {1} : {1} > {0} ? {1} : {0})", a, b);
+    case ir::Combine::min: return fmt::format("({1} != {1} ? {1} : {1} < {0} ? {1} : {0})", a, b);
     case ir::Combine::bitwise_and: return fmt::format("({})({} & {})", c_type(dtype), a, b);
     case ir::Combine::bitwise_or: return fmt::format("({})({} | {})", c_type(dtype), a, b);
     default: throw Error(ErrorKind::kInternal, "reduce", "no such combination in a kernel");

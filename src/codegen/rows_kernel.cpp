@@ -1,6 +1,6 @@
 // Reductions with the work around them, over the points of a domain, in passes ("stages"): a value that needs
 // a row's sum is known in the pass after the one that sums. Full values are computed again in every pass that
-// needs them, from memory that is still near.
+// needs them, from memory that is still near; what is dear to compute is kept for the row.
 //
 // When the last axis is reduced, an item is a row and the row's points are the lanes. When it is kept, an
 // item is a block of neighbouring rows, and these are the lanes. Long sums are made of runs: the loop in
@@ -14,9 +14,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "codegen/kernel_parts.h"
 #include "codegen/long_sum.h"
+#include "codegen/row_passes.h"
+#include "compile/links.h"
 
 namespace systole::codegen {
 
@@ -24,8 +27,11 @@ namespace {
 
 using ir::Op;
 
-constexpr std::int64_t kLanes = 16;  // partial sums of a row
-constexpr std::int64_t kBlock = 64;  // rows of an item when they are the lanes
+constexpr std::int64_t kLanes = 16;            // partial sums of a row
+constexpr std::int64_t kBlock = 64;            // rows of an item when they are the lanes
+constexpr std::int64_t kWideLanes = 64;        // of maxima: a comparison waits for the last one of its lane
+constexpr int kDear = 8;                       // element_cost of what is kept
+constexpr std::int64_t kKeptBytes = 64 << 10;  // of a row, on the stack
 
 class Rows {
  public:
@@ -49,7 +55,11 @@ class Rows {
   Kernel make() {
     if (full_count_ == 0) return empty();
     find_strips();
+    find_kept();
     open_items();
+    for (const std::int32_t i : kept_)
+      w_.line(
+          fmt::format("{} kept{}[{}] __attribute__((aligned(64)));", c_type(dtype_of(i)), i, inner_count()));
     for (int stage = 1; stage <= last_stage_; ++stage) {
       if (!has_work(stage)) continue;
       pass(stage);
@@ -89,7 +99,7 @@ class Rows {
 
  private:
   bool by_block() const { return !reduced_.empty() && !reduced_.back(); }
-  std::int64_t lanes() const { return by_block() ? std::min(outer_.sizes.back(), kBlock) : kLanes; }
+  std::int64_t lanes() const { return by_block() ? std::min(outer_.sizes.back(), kBlock) : lanes_; }
 
   void make_sides(const lower::Domain& domain, const std::vector<std::int64_t>& sizes) {
     all_ = make_loops(loop_sizes(graph_, sizes), "x");
@@ -158,10 +168,39 @@ class Rows {
 
   void body(const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs,
             const std::string& lane) {
-    function_.elements().push();
+    Elements& elements = function_.elements();
+    elements.push();
+    for (const std::int32_t i : stored_) elements.know_at({i, 0}, all_.point(), kept(i));
     accumulate(sums, lane);
+    for (const std::int32_t i : kept_)
+      if (!stored_.contains(i) && elements.knows_at({i, 0}, all_.point())) {
+        w_.line(fmt::format("{} = {};", kept(i), elements.value_at({i, 0}, all_.point())));
+        written_.insert(i);
+      }
     function_.store(outputs, std::vector<Index>(outputs.size(), all_.point()));
-    function_.elements().pop();
+    elements.pop();
+  }
+
+  std::int64_t inner_count() const { return full_count_ / row_count_; }
+  std::string kept(std::int32_t node) const {
+    return fmt::format("kept{}[{}]", node, inner_.point().to_string());
+  }
+  std::vector<std::int32_t> wanted_values(int stage) const {
+    std::vector<std::int32_t> nodes;
+    for (const std::int32_t i : reductions(stage)) nodes.push_back(graph_.node(i).operands[0].node);
+    for (const std::size_t i : full_outputs(stage)) nodes.push_back(graph_.outputs()[i].value.node);
+    return nodes;
+  }
+  void find_kept() {
+    if (by_block()) return;
+    std::vector<std::vector<std::int32_t>> wanted;
+    for (int stage = 1; stage <= last_stage_; ++stage) wanted.push_back(wanted_values(stage));
+    kept_ = read_again(graph_, full_count_, wanted,
+                       [](const ir::Node& node) { return lower::element_cost(node) >= kDear; });
+    std::int64_t bytes = 0;
+    for (const std::int32_t i : kept_)
+      bytes += std::max<std::int64_t>(static_cast<std::int64_t>(size_of(dtype_of(i))), 4) * inner_count();
+    if (bytes > kKeptBytes) kept_.clear();
   }
 
   void declare(const std::vector<std::int32_t>& sums) {
@@ -333,20 +372,30 @@ class Rows {
     });
   }
 
+  void find_lanes(const std::vector<std::int32_t>& sums) {
+    const bool has_sum = std::any_of(sums.begin(), sums.end(), [&](std::int32_t i) {
+      return kind_of(i) != ir::Combine::max && kind_of(i) != ir::Combine::min;
+    });
+    const bool is_long = !inner_.sizes.empty() && inner_.sizes.back() >= 4 * kWideLanes;
+    lanes_ = is_long && !has_sum && !cut_loop_ ? kWideLanes : kLanes;
+  }
+
   // After it each row's results are known.
   void pass(int stage) {
     const std::vector<std::int32_t> sums = reductions(stage);
     const std::vector<std::size_t> outputs = full_outputs(stage);
+    find_lanes(sums);
     declare(sums);
     if (by_block()) {
       over_loops(inner_.sizes.size(), sums, [&] { over_rows([&] { body(sums, outputs, "j"); }); });
       return;
     }
     pass_over_row(sums, outputs);
+    stored_.insert(written_.begin(), written_.end());
     for (const std::int32_t i : sums) {
       const std::string lane = part(i);
       w_.line(fmt::format("{} {} = {}[0];", sum_type(i), result(i), lane));
-      w_.line(fmt::format("for (s_i32 j = 1; j < {}; ++j) {} = {};", kLanes, result(i),
+      w_.line(fmt::format("for (s_i32 j = 1; j < {}; ++j) {} = {};", lanes_, result(i),
                           combined(kind_of(i), dtype_of(i), result(i), lane + "[j]")));
     }
   }
@@ -378,13 +427,13 @@ class Rows {
     const std::string& x = inner_.names.back();
     const std::size_t last = inner_.sizes.size() - 1;
     const std::int64_t size = inner_.sizes.back(), length = turns(last), strip = kRun * kLanes;
-    const bool has_rest = size % kLanes != 0;  // where it is cut, the last part has it
-    std::string whole = std::to_string(size / kLanes * kLanes);
+    const bool has_rest = size % lanes_ != 0;  // where it is cut, the last part has it
+    std::string whole = std::to_string(size / lanes_ * lanes_);
     if (last == cut_loop_) {
       whole = "cut_to";
       if (has_rest) {
         whole = "whole";
-        w_.line(fmt::format("const s_i64 whole = cut_from + (cut_to - cut_from) / {0} * {0};", kLanes));
+        w_.line(fmt::format("const s_i64 whole = cut_from + (cut_to - cut_from) / {0} * {0};", lanes_));
       }
     }
     const bool in_strips = length > strip && have_totals(sums);
@@ -392,11 +441,11 @@ class Rows {
       w_.open(fmt::format("for (s_i64 strip = {}; strip < {}; strip += {})", from(last), whole, strip));
       w_.line(fmt::format("const s_i64 stop = strip + {0} < {1} ? strip + {0} : {1};", strip, whole));
     }
-    if (size >= kLanes) {
+    if (size >= lanes_) {
       w_.open(fmt::format("for (s_i64 block = {}; block < {}; block += {})", in_strips ? "strip" : from(last),
-                          in_strips ? "stop" : whole, kLanes));
+                          in_strips ? "stop" : whole, lanes_));
       open_independent(x);
-      w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", kLanes));
+      w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", lanes_));
       w_.line(fmt::format("const s_i64 {} = block + j;", x));
       body(sums, outputs, "j");
       w_.close();
@@ -494,8 +543,10 @@ class Rows {
   Loops all_, outer_, inner_;  // outer: the kept axes, inner: the reduced ones
   std::vector<bool> reduced_;  // by axis of all_
   std::int64_t item_count_ = 0;
-  std::int64_t lane_points_ = 1;           // that a lane visits in an item
-  std::optional<std::size_t> strip_loop_;  // of inner_, that is cut in strips of strip_ turns
+  std::int64_t lanes_ = kLanes;                     // of the pass, when a row's points are the lanes
+  std::set<std::int32_t> kept_, written_, stored_;  // values of a row: to keep, begun, there
+  std::int64_t lane_points_ = 1;                    // that a lane visits in an item
+  std::optional<std::size_t> strip_loop_;           // of inner_, that is cut in strips of strip_ turns
   std::int64_t strip_ = 1;
   std::optional<std::size_t> cut_loop_;  // of inner_, that is cut in parts of cut_ turns
   std::int64_t cut_ = 1;

@@ -19,6 +19,7 @@
 #include <set>
 
 #include "codegen/long_sum.h"
+#include "codegen/row_passes.h"
 #include "codegen/simt.h"
 
 namespace systole::codegen {
@@ -293,28 +294,13 @@ class SimtRows {
   // Passes visit values from what they sum and store; a value that an earlier pass visited could be kept.
   void find_kept() {
     if (length_ == 1 || parts_ == 0 || is_wide_) return;
-    std::set<std::int32_t> known;
+    std::vector<std::vector<std::int32_t>> wanted;
     for (int stage = 1; stage <= last_stage_; ++stage) {
-      std::set<std::int32_t> visited;
-      std::vector<std::int32_t> stack;
-      for (const std::int32_t i : reductions(stage)) stack.push_back(graph_.node(i).operands[0].node);
-      for (const std::size_t i : full_outputs(stage)) stack.push_back(graph_.outputs()[i].value.node);
-      while (!stack.empty()) {
-        const std::int32_t i = stack.back();
-        stack.pop_back();
-        if (known.contains(i)) {
-          kept_.insert(i);
-          continue;
-        }
-        const ir::Node& node = graph_.node(i);
-        if (node.types[0].shape.count() != full_count_ || !visited.insert(i).second) continue;
-        const bool here = ir::info(node.op).op_class == ir::OpClass::elementwise || node.op == Op::reshape;
-        if (here)
-          for (const ir::ValueId v : node.operands) stack.push_back(v.node);
-      }
-      for (const std::int32_t i : visited)
-        if (is_keepable(graph_.node(i))) known.insert(i);
+      std::vector<std::int32_t>& nodes = wanted.emplace_back();
+      for (const std::int32_t i : reductions(stage)) nodes.push_back(graph_.node(i).operands[0].node);
+      for (const std::size_t i : full_outputs(stage)) nodes.push_back(graph_.outputs()[i].value.node);
     }
+    kept_ = read_again(graph_, full_count_, wanted, is_keepable);
     const std::int64_t points = points_of_a_thread();
     std::int64_t words = 0;
     for (const std::int32_t i : kept_)

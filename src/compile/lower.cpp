@@ -368,7 +368,7 @@ ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) 
         log(LogLevel::info, fmt::format("{}: {}", target.name(), claim.reason));
     return std::any_of(claims.begin(), claims.end(), [](const Claim& claim) { return bool(claim); });
   };
-  ir::Graph made = widened(passes::inline_composites_except(graph, is_claimed));
+  ir::Graph made = widened(passes::inline_composites_except(target.restated(graph), is_claimed));
   return optimize ? target.adapted(passes::run_passes(std::move(made), passes::kernel_passes())) : made;
 }
 

@@ -51,6 +51,8 @@ class Target {
   // Whether a generated kernel of the anchor may carry elementwise work on its result; the reason if not.
   virtual std::string epilogue_refusal(const ir::Graph&, std::int32_t /*anchor*/) const { return {}; }
   virtual KernelLimits limits() const { return {}; }
+  // The graph with composites put in other words, before any is offered: in parts that can be claimed, say.
+  virtual ir::Graph restated(const ir::Graph& graph) const { return graph; }
   // The graph as the libraries want it, after the passes: the order of a kernel's axes, say.
   virtual ir::Graph adapted(const ir::Graph& graph) const { return graph; }
   // Whether a contraction or a claimed composite reads an operand that was only moved where it lies, or has

@@ -46,6 +46,11 @@ class TimedSession final : public Session {
     const timeline::Span span("run", name_, details_);
     return session_->run(arguments);
   }
+  void run_into(const runtime::RunArguments& arguments,
+                std::vector<std::vector<runtime::BufferRef>>& results) override {
+    const timeline::Span span("run", name_, details_);
+    session_->run_into(arguments, results);
+  }
   runtime::BufferRef placed(const runtime::BufferRef& buffer, std::size_t input) override {
     return session_->placed(buffer, input);
   }

@@ -41,9 +41,29 @@ struct Specialization {
   std::vector<Type> variables;  // types at the time of the trace
   Traced traced;
   std::map<std::vector<std::int64_t>, std::shared_ptr<Program>> programs;  // by form of call and device
+  // The last of a plain call, which is found without making a key.
+  struct {
+    std::shared_ptr<Program> program;
+    std::uint8_t place = kAnyDevice;
+    bool deterministic = false;
+  } last;
 
   bool fits(const std::vector<StandIn>& given, const CompiledFunction::Call& call) const {
-    if (types != call.types || !same(arguments, given)) return false;
+    return same(arguments, given) && fits_otherwise(call);
+  }
+  bool fits(const CompiledFunction::Call& call) const {
+    const std::vector<Tensor>& given = call.arguments.tensors;
+    return std::equal(arguments.begin(), arguments.end(), given.begin(), given.end(),
+                      [](const StandIn& a, const Tensor& x) {
+                        const Record& record = checked(x, "compiled function");
+                        return a.type == record.type && a.weak == record.weak;
+                      }) &&
+           fits_otherwise(call);
+  }
+
+ private:
+  bool fits_otherwise(const CompiledFunction::Call& call) const {
+    if (types != call.types) return false;
     if (structure != call.arguments.structure || keys != call.arguments.keys) return false;
     for (const auto& [cell, value] : traced.settings)
       if (cell->value != value) return false;
@@ -114,6 +134,14 @@ struct CompiledFunction::State {
   std::vector<std::shared_ptr<Specialization>> specializations;
   std::atomic<std::int64_t> traces = 0;
 
+  // Null when there is none yet; nothing is listed to find it.
+  std::shared_ptr<Specialization> known(const CompiledFunction::Call& call) {
+    std::lock_guard lock(mutex);
+    for (const auto& s : specializations)
+      if (s->fits(call)) return s;
+    return nullptr;
+  }
+
   std::shared_ptr<Specialization> find(const CompiledFunction::Call& call,
                                        const std::vector<StandIn>& arguments) {
     std::lock_guard lock(mutex);
@@ -155,15 +183,19 @@ struct CompiledFunction::State {
   std::shared_ptr<Program> program(Specialization& s, std::vector<std::int64_t> form, std::uint8_t place,
                                    const std::function<ir::Graph()>& make) {
     const bool deterministic = options.deterministic ? *options.deterministic : runtime::is_deterministic();
+    const bool is_plain = form.empty();
+    std::lock_guard lock(mutex);
+    if (is_plain && s.last.program && s.last.place == place && s.last.deterministic == deterministic)
+      return s.last.program;
     form.push_back(place);
     form.push_back(deterministic);
-    std::lock_guard lock(mutex);
     std::shared_ptr<Program>& known = s.programs[form];
     if (!known)
       known = std::make_shared<Program>(
           make(), place,
           runtime::CompileOptions{.math = options.math ? *options.math : runtime::default_math(),
                                   .deterministic = deterministic});
+    if (is_plain) s.last = {known, place, deterministic};
     return known;
   }
 
@@ -220,23 +252,21 @@ struct CompiledFunction::State {
   Flat run(const Specialization& s, Program& program, std::span<const Tensor> arguments, const Tensor* last) {
     evaluate_all(s, arguments, last);
     std::vector<int> donated;
+    donated.reserve(s.traced.assigned.size());
     for (std::size_t i = 0; i < s.traced.bound.size(); ++i) {
       if (!s.traced.bound[i].assigned) continue;
       make_exclusive(*s.traced.bound[i].cell);
       donated.push_back(static_cast<int>(arguments.size() + i));
     }
     std::vector<const Tensor*> values;
+    values.reserve(arguments.size() + s.traced.bound.size() + s.traced.captures.size() + 1);
     for (const Tensor& x : arguments) values.push_back(&x);
     for (const Frame::Binding& b : s.traced.bound) values.push_back(&b.cell->value);
     for (const Tensor& x : s.traced.captures) values.push_back(&x);
     if (last != nullptr) values.push_back(last);
-    std::vector<runtime::BufferRef> buffers;
-    buffers.reserve(values.size());
-    for (const Tensor* x : values) {
-      runtime::BufferRef buffer = buffer_of(*x);
-      const bool stays = options.mesh || program.holds(*buffer);
-      buffers.push_back(stays ? std::move(buffer) : on_device(buffer, program.device()));
-    }
+    std::vector<runtime::BufferRef> buffers = buffers_of(values);
+    for (runtime::BufferRef& buffer : buffers)
+      if (!options.mesh && !program.holds(*buffer)) buffer = on_device(buffer, program.device());
     std::vector<runtime::BufferRef> results;
     try {
       results = options.mesh ? program.run_placed(std::move(buffers), std::move(donated),
@@ -255,6 +285,7 @@ struct CompiledFunction::State {
     }
     Flat out{{}, s.traced.results.structure, s.traced.results.keys};
     const std::size_t count = s.traced.results.tensors.size();
+    out.tensors.reserve(count);
     for (std::size_t i = 0; i < count; ++i) out.tensors.push_back(from_buffer(results[i]));
     // A donated Variable's result is in its own Buffer, which only its record holds: nothing changes hands.
     for (std::size_t i = 0; i < s.traced.assigned.size(); ++i) {
@@ -316,7 +347,8 @@ Flat CompiledFunction::call(const Call& call) const {
     check_joins();
     return call.fn(call.arguments);
   }
-  const std::shared_ptr<Specialization> s = state_->find(call, stand_ins(call.arguments));
+  std::shared_ptr<Specialization> s = state_->known(call);
+  if (!s) s = state_->find(call, stand_ins(call.arguments));
   const std::uint8_t place = state_->place(*s, call.arguments.tensors);
   const auto program = state_->program(*s, {}, place, [&] { return s->traced.graph; });
   return state_->run(*s, *program, call.arguments.tensors, nullptr);

@@ -407,6 +407,17 @@ runtime::BufferRef buffer_of(const Tensor& x) {
   return record.buffer;
 }
 
+std::vector<runtime::BufferRef> buffers_of(std::span<const Tensor* const> values) {
+  std::vector<runtime::BufferRef> buffers(values.size());
+  {
+    std::lock_guard lock(record_mutex());
+    for (std::size_t i = 0; i < values.size(); ++i) buffers[i] = values[i]->record()->buffer;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!buffers[i]) buffers[i] = buffer_of(*values[i]);
+  return buffers;
+}
+
 runtime::BufferRef on_device(const runtime::BufferRef& buffer, std::uint8_t id) {
   const runtime::ResolvedDevice& place = device(id);
   if (buffer->device() == place.name) return buffer;
@@ -416,45 +427,46 @@ runtime::BufferRef on_device(const runtime::BufferRef& buffer, std::uint8_t id) 
 Program::Program(const ir::Graph& graph, std::uint8_t id, const runtime::CompileOptions& options)
     : compiled_(compile(graph, recording::device(id).name.to_string(), options)), device_(id) {}
 
-std::unique_ptr<runtime::Session> Program::take_session() {
+Program::Idle Program::take() {
   {
     std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
-      std::unique_ptr<runtime::Session> session = std::move(idle_.back());
+      Idle idle = std::move(idle_.back());
       idle_.pop_back();
-      return session;
+      return idle;
     }
   }
-  return compiled_.new_session();
+  return {compiled_.new_session(), {}, {}};
 }
 
-std::vector<runtime::BufferRef> Program::run(std::unique_ptr<runtime::Session> session,
-                                             std::vector<runtime::BufferRef> arguments,
+std::vector<runtime::BufferRef> Program::run(Idle idle, std::vector<runtime::BufferRef> arguments,
                                              std::vector<int> donated) {
-  runtime::RunArguments call;
-  call.per_device.push_back(std::move(arguments));
-  call.donated = std::move(donated);
-  std::vector<std::vector<runtime::BufferRef>> results = session->run(call);
+  idle.call.per_device.resize(1);
+  idle.call.per_device[0] = std::move(arguments);
+  idle.call.donated = std::move(donated);
+  idle.session->run_into(idle.call, idle.results);
+  std::vector<runtime::BufferRef> results = std::exchange(idle.results[0], {});
+  idle.call.per_device[0].clear();
   std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(session));
-  return std::move(results[0]);
+  idle_.push_back(std::move(idle));
+  return results;
 }
 
 std::vector<runtime::BufferRef> Program::run(std::vector<runtime::BufferRef> arguments,
                                              std::vector<int> donated) {
-  return run(take_session(), std::move(arguments), std::move(donated));
+  return run(take(), std::move(arguments), std::move(donated));
 }
 
 std::vector<runtime::BufferRef> Program::run_placed(std::vector<runtime::BufferRef> arguments,
                                                     std::vector<int> donated, const Moved& moved) {
-  std::unique_ptr<runtime::Session> session = take_session();
+  Idle idle = take();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    runtime::BufferRef there = on_device(session->placed(arguments[i], i), device_);
+    runtime::BufferRef there = on_device(idle.session->placed(arguments[i], i), device_);
     if (there == arguments[i]) continue;
     moved(i, arguments[i], there);
     arguments[i] = std::move(there);
   }
-  return run(std::move(session), std::move(arguments), std::move(donated));
+  return run(std::move(idle), std::move(arguments), std::move(donated));
 }
 
 }  // namespace systole::recording

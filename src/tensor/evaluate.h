@@ -25,6 +25,7 @@ void run_pending(std::span<const Tensor> tensors, std::string_view where);
 std::int64_t pending_work(const Tensor& x, std::int64_t limit);  // records behind x that are to be run
 
 runtime::BufferRef buffer_of(const Tensor& x);  // of an evaluated one
+std::vector<runtime::BufferRef> buffers_of(std::span<const Tensor* const> values);
 runtime::BufferRef on_device(const runtime::BufferRef& buffer, std::uint8_t device);
 
 // Records reachable from `roots` without passing a leaf, operands first. Leaves are part of it.
@@ -48,14 +49,20 @@ class Program {
   bool holds(const runtime::Buffer& buffer) const { return buffer.device() == compiled_.device(); }
 
  private:
-  std::unique_ptr<runtime::Session> take_session();
-  std::vector<runtime::BufferRef> run(std::unique_ptr<runtime::Session> session,
-                                      std::vector<runtime::BufferRef> arguments, std::vector<int> donated);
+  // A session, with lists that a call fills.
+  struct Idle {
+    std::unique_ptr<runtime::Session> session;
+    runtime::RunArguments call;
+    std::vector<std::vector<runtime::BufferRef>> results;
+  };
+  Idle take();
+  std::vector<runtime::BufferRef> run(Idle idle, std::vector<runtime::BufferRef> arguments,
+                                      std::vector<int> donated);
 
   const CompiledGraph compiled_;
   const std::uint8_t device_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<runtime::Session>> idle_;
+  std::vector<Idle> idle_;
 };
 
 struct CacheCounts {  // for tests

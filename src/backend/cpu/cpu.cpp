@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <typeinfo>
 #include <utility>
 
 #include "backend/arguments.h"
+#include "backend/cpu/cost.h"
 #include "backend/cpu/executor.h"
 #include "backend/cpu/jit.h"
 #include "backend/cpu/memory.h"
@@ -36,7 +38,7 @@ constexpr const char* kName = "cpu";
 
 class HostBuffer final : public runtime::Buffer {
  public:
-  HostBuffer(Type type, std::shared_ptr<std::byte> memory)
+  HostBuffer(Type type, Memory memory)
       : type_(std::move(type)), device_{kName, {}, 0}, memory_(std::move(memory)), donated_(false) {}
   const Type& type() const override { return type_; }
   const DeviceName& device() const override { return device_; }
@@ -55,7 +57,7 @@ class HostBuffer final : public runtime::Buffer {
  private:
   const Type type_;
   const DeviceName device_;
-  std::shared_ptr<std::byte> memory_;
+  const Memory memory_;
   bool donated_;
   mutable std::atomic<std::uint64_t> version_{0};
 };
@@ -74,33 +76,42 @@ class CpuSession final : public runtime::Session {
   }
 
   std::vector<std::vector<BufferRef>> run(const runtime::RunArguments& arguments) override {
+    std::vector<std::vector<BufferRef>> results;
+    run_into(arguments, results);
+    return results;
+  }
+
+  void run_into(const runtime::RunArguments& arguments,
+                std::vector<std::vector<BufferRef>>& results) override {
     const lower::Program& program = module_->program;
     runtime::check_arguments(kName, program, arguments, [](const runtime::Buffer& buffer) {
-      const auto* const mine = dynamic_cast<const HostBuffer*>(&buffer);
-      if (mine == nullptr) return runtime::BufferState::foreign;
-      return mine->is_donated() ? runtime::BufferState::donated : runtime::BufferState::usable;
+      if (typeid(buffer) != typeid(HostBuffer)) return runtime::BufferState::foreign;
+      return static_cast<const HostBuffer&>(buffer).is_donated() ? runtime::BufferState::donated
+                                                                 : runtime::BufferState::usable;
     });
     const std::vector<BufferRef>& given = arguments.per_device[0];
     inputs_.clear();
     outputs_.clear();
     for (const BufferRef& buffer : given) inputs_.push_back(own(buffer).memory());
     takeable_.look_at(arguments);
-    std::vector<std::vector<BufferRef>> results(1);
+    results.resize(1);
+    results[0].resize(program.outputs.size());
     for (std::size_t o = 0; o < program.outputs.size(); ++o) {
+      BufferRef& result = results[0][o];
       const auto input = static_cast<std::size_t>(shared_[o]);
       if (shared_[o] >= 0 && takeable_[input]) {
-        results[0].push_back(given[input]);
+        result = given[input];
       } else {
         const Type& type = program.buffers[static_cast<std::size_t>(program.outputs[o])].type;
-        results[0].push_back(std::make_shared<HostBuffer>(type, allocate(type.bytes())));
+        if (!is_free(result, type)) result = std::make_shared<HostBuffer>(type, take(type.bytes()));
         // The program works in the input's memory: in a copy when it is not ours to change.
         if (shared_[o] >= 0) {
-          std::byte* const copy = own(results[0].back()).memory();
+          std::byte* const copy = own(result).memory();
           if (copy != nullptr) std::memcpy(copy, inputs_[input], static_cast<std::size_t>(type.bytes()));
           inputs_[input] = copy;
         }
       }
-      outputs_.push_back(own(results[0].back()).memory());
+      outputs_.push_back(own(result).memory());
     }
     compare(given);
     executor_.machine().set_same(is_same_);
@@ -108,7 +119,6 @@ class CpuSession final : public runtime::Session {
     for (const BufferRef& result : results[0]) own(result).set_changed();
     for (const int i : arguments.donated) own(given[static_cast<std::size_t>(i)]).set_donated(true);
     for (const BufferRef& result : results[0]) own(result).set_donated(false);
-    return results;
   }
 
  private:
@@ -116,6 +126,13 @@ class CpuSession final : public runtime::Session {
     std::weak_ptr<const runtime::Buffer> buffer;
     std::uint64_t version = 0;
   };
+
+  // Whether a result of an earlier run may be written again: nobody else has it.
+  static bool is_free(const BufferRef& buffer, const Type& type) {
+    if (!buffer || buffer.use_count() != 1) return false;
+    const runtime::Buffer& held = *buffer;
+    return typeid(held) == typeid(HostBuffer) && !own(buffer).is_donated() && held.type() == type;
+  }
 
   // Which inputs come with the content they had in the last run.
   void compare(const std::vector<BufferRef>& given) {
@@ -161,15 +178,16 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
              0}};
   }
   BufferRef upload(const Literal& value, int) override {
-    const std::shared_ptr<std::byte> memory = allocate(static_cast<std::int64_t>(value.byte_size()));
+    Memory memory = take(static_cast<std::int64_t>(value.byte_size()));
     if (memory) std::memcpy(memory.get(), value.bytes(), value.byte_size());
-    return std::make_shared<HostBuffer>(value.type(), memory);
+    return std::make_shared<HostBuffer>(value.type(), std::move(memory));
   }
   std::shared_ptr<const runtime::Executable> compile(const ir::Graph& graph, int,
                                                      const runtime::CompileOptions& options) override {
     if (!graph.is_static()) refuse(ErrorKind::kShape, "a graph with symbols must be bound to numbers first");
     if (eval::uses_collectives(graph))
       refuse(ErrorKind::kUnsupported, "collectives need several devices; there is one");
+    const Measuring scope(!options.deterministic);
     return std::make_shared<CpuExecutable>(make_module(graph, options.optimize));
   }
   std::string refusal(ir::Op op) const override {
@@ -184,9 +202,9 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
     return cpu::build_source(source, is_portable, options);
   }
   BufferRef make_buffer(const Type& type, int, bool is_zero) override {
-    const std::shared_ptr<std::byte> memory = allocate(type.bytes());
+    Memory memory = take(type.bytes());
     if (memory && is_zero) std::memset(memory.get(), 0, static_cast<std::size_t>(type.bytes()));
-    return std::make_shared<HostBuffer>(type, memory);
+    return std::make_shared<HostBuffer>(type, std::move(memory));
   }
   void write(runtime::Buffer& to, std::span<const std::byte> from) override {
     if (!from.empty()) std::memcpy(memory_of(to), from.data(), from.size());

@@ -6,10 +6,16 @@
 #include <cstring>
 #include <optional>
 
+#include "backend/cpu/cost.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/source.h"
 #include "backend/cpu/target.h"
+#include "backend/cpu/tuned/attention.h"
+#include "backend/cpu/tuned/recurrence.h"
+#include "backend/cpu/tuned/tuned.h"
+#include "backend/patterns/attention.h"
 #include "backend/patterns/convolution.h"
+#include "backend/patterns/layers.h"
 #include "backend/patterns/product.h"
 #include "backend/step_text.h"
 #include "base/parallel.h"
@@ -29,8 +35,6 @@ using lower::BufferInfo;
 using lower::Step;
 using lower::StepKind;
 
-constexpr double kWorthAThread = 8'000;  // nanoseconds: less is done before a thread has what it works on
-
 class CpuTarget final : public lower::Target {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -39,46 +43,30 @@ class CpuTarget final : public lower::Target {
   }
   std::vector<lower::Claim> offers(const lower::Region& region) const override {
     const ir::Op op = region.graph.node(region.anchor).op;
+    if (op == ir::Op::composite) {
+      std::vector<lower::Claim> claims = tuned_offers(region);
+      if (!claims.empty() || !patterns::is_layer(region.graph.node(region.anchor))) return claims;
+      return onednn_offers(region);
+    }
     if (op != ir::Op::dot_general && op != ir::Op::convolution) return {};
     return onednn_offers(region);
   }
+  ir::Graph restated(const ir::Graph& graph) const override { return with_lstm_loops(graph); }
   ir::Graph adapted(const ir::Graph& graph) const override {
     if (!onednn_absence().empty()) return graph;
-    return passes::run_passes(patterns::with_channels_last(graph, patterns::ChannelsLast::images),
-                              passes::standard_passes());
+    const ir::Graph images = passes::run_passes(
+        patterns::with_channels_last(graph, patterns::ChannelsLast::images), passes::standard_passes());
+    return passes::run_passes(patterns::with_gradients_in_order(images), passes::standard_passes());
   }
   bool reads_moved(const ir::Node& reader, std::size_t operand, const lower::Strided& view) const override {
-    if (reader.op == ir::Op::composite) return false;
-    if (reader.types[0].dtype != DType::f32 || !onednn_absence().empty()) return true;
+    if (reader.op == ir::Op::composite)
+      return patterns::is_attention(reader) &&
+             patterns::reads_attention_operand(reader, operand, view, attention_rules());
+    const DType dtype = reader.types[0].dtype;
+    if ((dtype != DType::f32 && dtype != DType::i32) || !onednn_absence().empty()) return true;
     return reader.op != ir::Op::convolution && patterns::is_matrix(reader, operand, view);
   }
 };
-
-// Nanoseconds of one thread, roughly: instructions, and bytes as the memory gives them.
-double time_of(const lower::Program& program, const Step& step) {
-  constexpr double kOperation = 0.03, kByte = 0.05;
-  const ir::Graph& graph = step.region.graph;
-  double operations = 0, bytes = 0;
-  for (const ir::Node& node : graph.nodes()) {
-    if (node.op == ir::Op::input || node.op == ir::Op::constant) continue;
-    double count = static_cast<double>(node.types[0].shape.count());
-    if (node.op == ir::Op::reduce) count = static_cast<double>(graph.type(node.operands[0]).shape.count());
-    double each = std::max(1, lower::element_cost(node));
-    if (node.op == ir::Op::dot_general) {
-      for (const std::int64_t axis : node.as<ir::DotAttrs>().a_contract)
-        each *=
-            static_cast<double>(graph.type(node.operands[0]).shape[static_cast<std::size_t>(axis)].value());
-    } else if (node.op == ir::Op::convolution) {
-      const Shape& kernel = graph.type(node.operands[1]).shape;
-      each = static_cast<double>(kernel.count());
-    }
-    operations += count * each;
-  }
-  for (const std::vector<BufferId>* const buffers : {&step.inputs, &step.outputs})
-    for (const BufferId b : *buffers)
-      bytes += static_cast<double>(program.buffers[static_cast<std::size_t>(b)].bytes);
-  return operations * kOperation + bytes * kByte;
-}
 
 // The kernels of a Program, and who calls which.
 struct Kernels {
@@ -90,6 +78,15 @@ std::int64_t items_of(const Compiled::Call& call) {
   return call.launches.empty() ? 0 : call.launches[0].items;
 }
 
+void add_launches(std::vector<codegen::Kernel> made, Compiled::Call& call, Kernels& kernels) {
+  call.launches.resize(made.size());
+  for (std::size_t k = 0; k < made.size(); ++k) {
+    Compiled::Launch& launch = call.launches[k];
+    launch.items = made[k].items;
+    kernels.wanted.emplace_back(&launch, kernels.set.add(std::move(made[k])));
+  }
+}
+
 void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled,
               Kernels& kernels) {
   compiled.program = &program;
@@ -98,18 +95,16 @@ void generate(const lower::Program& program, const std::string& prefix, Compiled
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const Step& step = program.steps[s];
     const std::string name = fmt::format("{}{}", prefix, s);
-    if (step.kind == StepKind::library) {
+    if (step.kind == StepKind::library && is_tuned(step.implementation)) {
+      Tuned made = tuned_kernels(step.region, name);
+      compiled.calls[s].threads = threads_for_kernel(made.nanoseconds);
+      add_launches(std::move(made.kernels), compiled.calls[s], kernels);
+    } else if (step.kind == StepKind::library) {
       compiled.calls[s].library = onednn_call(step.region);
     } else if (std::vector<codegen::Kernel> made = codegen::make_kernels(step, name, codegen::Dialect::c);
                !made.empty()) {
-      const double threads = time_of(program, step) / kWorthAThread;
-      compiled.calls[s].threads = static_cast<int>(std::clamp(threads, 1.0, 1024.0));
-      compiled.calls[s].launches.resize(made.size());
-      for (std::size_t k = 0; k < made.size(); ++k) {
-        Compiled::Launch& launch = compiled.calls[s].launches[k];
-        launch.items = made[k].items;
-        kernels.wanted.emplace_back(&launch, kernels.set.add(std::move(made[k])));
-      }
+      compiled.calls[s].threads = threads_for_kernel(estimated_nanoseconds(step.region));
+      add_launches(std::move(made), compiled.calls[s], kernels);
     } else {
       compiled.calls[s].source = source_call(step);
     }
@@ -119,20 +114,6 @@ void generate(const lower::Program& program, const std::string& prefix, Compiled
     for (std::size_t k = 0; k < step.programs.size(); ++k)
       generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k], kernels);
   }
-}
-
-struct KernelRun {
-  KernelFunction function;
-  void* const* buffers;
-  std::int64_t items;
-  const std::string& label;
-};
-
-void run_kernel(const void* context, std::int64_t begin, std::int64_t end) {
-  const auto& run = *static_cast<const KernelRun*>(context);
-  std::optional<timeline::Span> span;
-  if (end - begin < run.items) span.emplace("part", run.label);  // others have the rest
-  run.function(run.buffers, begin, end);
 }
 
 }  // namespace
@@ -176,6 +157,9 @@ Machine::Machine(Context, const Compiled& compiled)
   for (std::size_t s = 0; s < arguments_.size(); ++s) {
     const Step& step = compiled.program->steps[s];
     arguments_[s].all.resize(step.inputs.size() + step.outputs.size() + 1);  // and the workspace
+    const Compiled::Call& call = compiled.calls[s];
+    for (const Compiled::Launch& launch : call.launches)
+      arguments_[s].runs.push_back({launch.function, arguments_[s].all.data(), launch.items, &call.label});
     if (compiled.calls[s].library) {
       arguments_[s].library = compiled.calls[s].library->new_run();
       arguments_[s].is_same.resize(step.inputs.size());
@@ -195,19 +179,28 @@ void Machine::copy(Place from, Place to, std::size_t bytes) {
   if (bytes > 0) std::memmove(to, from, bytes);
 }
 
+void Machine::KernelRun::run(const void* context, std::int64_t begin, std::int64_t end) {
+  const auto& run = *static_cast<const KernelRun*>(context);
+  std::optional<timeline::Span> span;
+  if (end - begin < run.items) span.emplace("part", *run.label);  // others have the rest
+  run.function(run.buffers, begin, end);
+}
+
 void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
   if (!call.launches.empty() && call.launches[0].function != nullptr) {
     std::vector<void*>& all = arguments_[s].all;
     std::size_t next = 0;
-    for (const BufferId b : step.inputs) all[next++] = walker.place(b);
-    for (const BufferId b : step.outputs) all[next++] = walker.place(b);
-    all[next] = walker.workspace(step);
-    for (const Compiled::Launch& launch : call.launches) {
-      const KernelRun run{launch.function, all.data(), launch.items, call.label};
-      parallel_for(launch.items, std::min(call.threads, thread_count()), run_kernel, &run);
-    }
+    const auto set = [&](void* place) {
+      if (all[next] != place) all[next] = place;
+      ++next;
+    };
+    for (const BufferId b : step.inputs) set(walker.place(b));
+    for (const BufferId b : step.outputs) set(walker.place(b));
+    set(walker.workspace(step));
+    for (const KernelRun& run : arguments_[s].runs)
+      parallel_for(run.items, std::min(call.threads, thread_count()), KernelRun::run, &run);
     return;
   }
   if (call.source || call.library) {
@@ -217,8 +210,9 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
     if (call.library) {
       for (std::size_t i = 0; i < step.inputs.size(); ++i) {
         const BufferInfo& info = walker.info(step.inputs[i]);
-        own.is_same[i] = !is_same_.empty() && info.role == BufferInfo::Role::input && info.shares < 0 &&
-                         is_same_[static_cast<std::size_t>(info.position)] != 0;
+        own.is_same[i] = info.role == BufferInfo::Role::constant ||
+                         (!is_same_.empty() && info.role == BufferInfo::Role::input && info.shares < 0 &&
+                          is_same_[static_cast<std::size_t>(info.position)] != 0);
       }
       own.library->run({own.inputs, own.outputs, walker.workspace(step), own.is_same});
     } else {

@@ -62,8 +62,18 @@ class Machine {
 
  private:
   const Compiled* compiled_;
+  struct KernelRun {
+    KernelFunction function = nullptr;
+    void* const* buffers = nullptr;
+    std::int64_t items = 0;
+    const std::string* label = nullptr;
+
+    static void run(const void* context, std::int64_t begin, std::int64_t end);  // a part of one
+  };
+  // What other threads read is written only when it changes: they have it in their caches then.
   struct Arguments {
     std::vector<void*> all;              // of a kernel, as it takes them
+    std::vector<KernelRun> runs;         // by launch
     std::vector<Place> inputs, outputs;  // of a kernel_call or a library
     std::unique_ptr<LibraryRun> library;
     std::vector<unsigned char> is_same;  // of a library, by input

@@ -2,9 +2,11 @@
 
 // Matrix products and convolutions with both gradients by oneDNN, in f32: activations with their channels
 // last as the graph has them, kernels in the order that the library likes best, into which they are brought
-// at each run. A bias or another array that is added comes along.
+// at each run. A bias or another array that is added comes along. Products and forward convolutions of bytes
+// with sums in i32 too (onednn_int8.h), and means over windows (onednn_layers.h).
 //
-// relu does not: the library's gives 0 for what is not a number, ours and PyTorch's keep it.
+// relu does not come along in f32: the library's gives 0 for what is not a number, ours and PyTorch's keep
+// it.
 
 #include <memory>
 #include <string>
@@ -17,8 +19,8 @@ namespace systole::cpu {
 
 std::string onednn_absence();  // empty: it is here and wanted
 
-// The region's anchor is a dot_general or a convolution. One claim, or the reason for none; neither where
-// nobody wants oneDNN.
+// The region's anchor is a dot_general, a convolution or a layer (patterns/layers.h). One claim, or the
+// reason for none; neither where nobody wants oneDNN.
 std::vector<lower::Claim> onednn_offers(const lower::Region& region);
 std::shared_ptr<const LibraryCall> onednn_call(const lower::Region& region);  // of what was claimed
 

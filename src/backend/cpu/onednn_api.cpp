@@ -48,6 +48,8 @@ std::string load(Api& api) {
     if (!runtime::find_function(library, function, name)) missing = name;
   };
 #define SYSTOLE_FIND(name) find(api.name, "dnnl_" #name)
+  SYSTOLE_FIND(version);
+  SYSTOLE_FIND(get_effective_cpu_isa);
   SYSTOLE_FIND(engine_create);
   SYSTOLE_FIND(stream_create);
   SYSTOLE_FIND(stream_destroy);
@@ -67,7 +69,9 @@ std::string load(Api& api) {
   SYSTOLE_FIND(post_ops_create);
   SYSTOLE_FIND(post_ops_destroy);
   SYSTOLE_FIND(post_ops_append_binary);
+  SYSTOLE_FIND(post_ops_append_eltwise);
   SYSTOLE_FIND(primitive_desc_query_md);
+  SYSTOLE_FIND(primitive_desc_query);
   SYSTOLE_FIND(primitive_desc_destroy);
   SYSTOLE_FIND(primitive_create);
   SYSTOLE_FIND(primitive_execute);
@@ -78,6 +82,7 @@ std::string load(Api& api) {
   SYSTOLE_FIND(convolution_forward_primitive_desc_create);
   SYSTOLE_FIND(convolution_backward_data_primitive_desc_create);
   SYSTOLE_FIND(convolution_backward_weights_primitive_desc_create);
+  SYSTOLE_FIND(pooling_forward_primitive_desc_create);
 #undef SYSTOLE_FIND
   if (missing != nullptr) return fmt::format("{} has no {}: version 3 is needed", kFile, missing);
   return {};

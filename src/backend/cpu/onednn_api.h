@@ -31,11 +31,26 @@ enum : int {
   kCpu = 1,
   kInOrder = 1,
   kF32 = 3,
+  kS32 = 4,
+  kS8 = 5,
+  kU8 = 6,
   kAnyOrder = 1,
   kTraining = 64,
+  kInference = 96,
   kDirect = 1,  // of convolutions
+  kRound = 50,
+  kMeanWithPadding = 767,
+  kMeanWithoutPadding = 1023,
   kAdd = 131056,
+  kMul = 131057,
+  kMax = 131058,
+  kMin = 131059,
+  kDiv = 131060,
+  kSub = 131061,
   kUserScratchpad = 1,
+  kVnni = 8,  // of instruction sets
+  kVnni512 = 64,
+  kImplementationOf = 8,
   kWeightsOf = 131,
   kWeightGradientOf = 132,
   kScratchpadOf = 136,
@@ -53,7 +68,13 @@ enum : int {
   kPostOp = 32768,  // times one more than its place
 };
 
+struct VersionObject {
+  int major, minor, patch;  // and more that is not used
+};
+
 struct Api {
+  const VersionObject* (*version)();
+  int (*get_effective_cpu_isa)();
   int (*engine_create)(Engine*, int kind, std::size_t index);
   int (*stream_create)(Stream*, Engine, unsigned flags);
   int (*stream_destroy)(Stream);
@@ -74,7 +95,9 @@ struct Api {
   int (*post_ops_create)(PostOps*);
   int (*post_ops_destroy)(PostOps);
   int (*post_ops_append_binary)(PostOps, int function, const DescriptionObject* other);
+  int (*post_ops_append_eltwise)(PostOps, int function, float alpha, float beta);
   const DescriptionObject* (*primitive_desc_query_md)(const PrimitiveDescriptionObject*, int what, int index);
+  int (*primitive_desc_query)(const PrimitiveDescriptionObject*, int what, int index, void* result);
   int (*primitive_desc_destroy)(PrimitiveDescription);
   int (*primitive_create)(Primitive*, const PrimitiveDescriptionObject*);
   int (*primitive_execute)(const PrimitiveObject*, Stream, int count, const Argument* arguments);
@@ -103,6 +126,11 @@ struct Api {
       const DescriptionObject* dbias, const DescriptionObject* dy, const std::int64_t* strides,
       const std::int64_t* dilations, const std::int64_t* before, const std::int64_t* after,
       const PrimitiveDescriptionObject* forward, const AttributesObject*);
+  int (*pooling_forward_primitive_desc_create)(PrimitiveDescription*, Engine, int purpose, int algorithm,
+                                               const DescriptionObject* x, const DescriptionObject* y,
+                                               const std::int64_t* strides, const std::int64_t* window,
+                                               const std::int64_t* dilations, const std::int64_t* before,
+                                               const std::int64_t* after, const AttributesObject*);
 };
 
 const std::string& absence();  // empty: it is here

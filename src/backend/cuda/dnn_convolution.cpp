@@ -178,6 +178,8 @@ std::string read_dnn_convolution(const lower::Region& region, DnnConvolution& ou
         std::find(graph.inputs().begin(), graph.inputs().end(), operand) - graph.inputs().begin());
   }
   if (std::string reason = read_convolution(graph, node, out.convolution); !reason.empty()) return reason;
+  if (out.convolution.groups != 1 && out.convolution.kind != Convolution::Kind::forward)
+    return "groups in a gradient";
   if (dnn::type_number(out.convolution.operands) < 0 || dnn::type_number(out.convolution.output) < 0)
     return fmt::format("no convolutions of {}", systole::name(out.convolution.operands));
   if (!is_channels_last(node, out.convolution)) return "channels are not last";

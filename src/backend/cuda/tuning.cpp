@@ -4,95 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <chrono>
-#include <cmath>
-#include <limits>
-#include <map>
-#include <mutex>
 #include <optional>
 
 #include "backend/cuda/cupti.h"
-#include "base/env.h"
-#include "base/log.h"
-#include "runtime/disk_cache.h"
-#include "systole/base/error.h"
 
 namespace systole::cuda {
 
 namespace {
 
-constexpr double kClearlyBetter = 0.98;  // of the first's time: noise changes nothing
-constexpr double kHopeless = 4;          // times the best
-constexpr double kPatience = 50;         // runs of the best that may be spent on top of the limit
-constexpr double kOverhead = 20e-6;      // seconds that a single run may take without telling much
-
-// The answers of this process. Measuring one thing at a time keeps the others' work out of the numbers.
-struct Known {
-  std::mutex mutex;
-  std::map<std::string, Answer> answers;
-  std::mutex measuring;
-};
-Known& known() {
-  static Known* const all = new Known;  // never destroyed: threads may still compile
-  return *all;
-}
-
-std::string full_text(const std::string& device, const Question& question) {
-  return fmt::format("{}\n{}\n{}\n{}", device, question.name, question.details, question.count);
-}
-
-runtime::CacheKey cache_key(const std::string& text) {
-  runtime::CacheKey key("cuda-tuning");
-  key.add("1").add(text);  // the first is this format's version
-  return key;
-}
-
-// "3 0.000214 0.000239"
-std::string written(const Answer& answer) {
-  return fmt::format("{} {} {}", answer.choice, answer.seconds, answer.first_seconds);
-}
-std::optional<Answer> read(const std::string& text, int count) {
-  Answer answer;
-  const char *at = text.data(), *const end = at + text.size();
-  const auto number = [&](auto& value) {
-    while (at < end && *at == ' ') ++at;
-    const auto [next, error] = std::from_chars(at, end, value);
-    at = next;
-    return error == std::errc();
-  };
-  const bool complete = number(answer.choice) && number(answer.seconds) && number(answer.first_seconds);
-  if (!complete || at != end || answer.choice < 0 || answer.choice >= count) return std::nullopt;
-  return answer;
-}
-
-std::optional<Answer> remembered(const std::string& text, const Question& question) {
-  {
-    const std::lock_guard lock(known().mutex);
-    if (const auto found = known().answers.find(text); found != known().answers.end()) return found->second;
-  }
-  const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
-  if (!cache) return std::nullopt;
-  const std::optional<std::string> stored = cache->find(cache_key(text));
-  if (!stored) return std::nullopt;
-  const std::optional<Answer> answer = read(*stored, question.count);
-  if (!answer) {
-    cache->remove(cache_key(text));
-    return std::nullopt;
-  }
-  const std::lock_guard lock(known().mutex);
-  known().answers.try_emplace(text, *answer);
-  return answer;
-}
-
-void remember(const std::string& text, const Answer& answer) {
-  {
-    const std::lock_guard lock(known().mutex);
-    known().answers.try_emplace(text, answer);
-  }
-  if (const std::optional<runtime::DiskCache> cache = runtime::disk_cache())
-    cache->store(cache_key(text), written(answer));
-}
+constexpr const char* kBackend = "cuda";
+constexpr double kHopeless = 4;      // times the best
+constexpr double kOverhead = 20e-6;  // seconds that a single run may take without telling much
 
 class TimedEvent {
  public:
@@ -180,42 +102,7 @@ std::string device_text(const Device& device) {
 }  // namespace
 
 Answer tuned(const std::string& device, const Question& question, const Measure& measure) {
-  const int least = question.wants_time ? 1 : 2;
-  if (question.count < least || !question.is_measured || !env::flag("SYSTOLE_TUNE", true)) return {};
-  const std::string text = full_text(device, question);
-  if (const std::optional<Answer> answer = remembered(text, question)) return *answer;
-  const std::lock_guard lock(known().measuring);
-  if (const std::optional<Answer> answer = remembered(text, question)) return *answer;  // meanwhile
-  const auto begin = std::chrono::steady_clock::now();
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  std::vector<double> times;
-  double best = kNever;
-  for (int choice = 0; choice < question.count; ++choice) {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-    if (choice > 0 && spent.count() > question.most_seconds + kPatience * best) break;
-    double time = kNever;
-    try {
-      time = measure(choice, best);
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kContextLost) throw;
-      log(LogLevel::info,
-          fmt::format("cuda: {}: {} {} fails: {}", question.name, question.choice, choice, error.what()));
-      if (error.kind() == ErrorKind::kOutOfMemory) return {};
-    }
-    times.push_back(time);
-    best = std::min(best, time);
-  }
-  if (best == kNever) return {};
-  Answer answer;
-  answer.choice = static_cast<int>(std::min_element(times.begin(), times.end()) - times.begin());
-  if (times[0] * kClearlyBetter <= best) answer.choice = 0;
-  answer.seconds = times[static_cast<std::size_t>(answer.choice)];
-  answer.first_seconds = std::isinf(times[0]) ? 0 : times[0];
-  log(LogLevel::info,
-      fmt::format("cuda: {}: {} {} of {}, {:.4g} ms, first {:.4g} ms", question.name, question.choice,
-                  answer.choice, question.count, 1e3 * answer.seconds, 1e3 * answer.first_seconds));
-  remember(text, answer);
-  return answer;
+  return tuning::tuned({kBackend, device}, question, measure);
 }
 
 Answer best_of(const Device& device, const Question& question,
@@ -234,9 +121,7 @@ Answer best_of(const Device& device, const Question& question,
 }
 
 std::optional<Answer> known_answer(const Device& device, const Question& question) {
-  const int least = question.wants_time ? 1 : 2;
-  if (question.count < least || !question.is_measured || !env::flag("SYSTOLE_TUNE", true)) return Answer{};
-  return remembered(full_text(device_text(device), question), question);
+  return tuning::known_answer({kBackend, device_text(device)}, question);
 }
 
 Scratch::Scratch(const Device& device, Stream stream, std::span<const std::int64_t> bytes,

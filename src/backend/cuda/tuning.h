@@ -1,9 +1,7 @@
 #pragma once
 
-// Choosing among ways to do one thing by timing them on the device, when a program is compiled. What was
-// chosen is remembered: in the process, and on disk under the device, its driver and the question. The first
-// way is the answer wherever nothing may be measured: with SYSTOLE_TUNE=0, where the same choice is wanted in
-// every process, and when the device has no memory left for a trial.
+// Choosing among ways to do one thing on a GPU by timing them there (backend/tuning.h); answers are kept
+// under the device and its driver.
 
 #include <cstdint>
 #include <functional>
@@ -14,26 +12,14 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "backend/tuning.h"
 
 namespace systole::cuda {
 
-struct Question {
-  std::string name;               // in logs: "cublasLt 16384x768x3072 bf16"
-  std::string details;            // what else the answer depends on: strides, the library's version
-  std::string choice = "choice";  // what one is called, in logs: "algorithm"
-  int count = 0;                  // of choices
-  bool is_measured = true;        // false: the first
-  bool wants_time = false;        // measured even when there is one choice
-  double most_seconds = 0.1;      // for all choices, and the time of 50 runs; what is left then is not tried
-};
+using tuning::Answer;
+using tuning::Measure;
+using tuning::Question;
 
-struct Answer {
-  int choice = 0;
-  double seconds = 0, first_seconds = 0;  // of the choice, of the first; 0: not measured
-};
-
-// Seconds of a run. May stop early when it is far above `best`. What throws, or is infinite, is not chosen.
-using Measure = std::function<double(int choice, double best)>;
 // `device` is all of a device that an answer depends on.
 Answer tuned(const std::string& device, const Question& question, const Measure& measure);
 

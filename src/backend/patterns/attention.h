@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,12 +34,24 @@ struct Attention {
   std::string text() const;  // names it, with all strides, for caches and messages
 };
 
+// What a reader takes: as it stands here, the libraries of GPUs with their loads of 16 bytes.
+struct AttentionRules {
+  static constexpr DType kShort[] = {DType::bf16, DType::f16};
+
+  std::span<const DType> dtypes = kShort;
+  std::int64_t together = 8;  // elements: depths and places of rows are multiples
+  std::int64_t lse_together = 4;
+  std::int64_t largest_depth = 128;  // of the kernels that all architectures have
+  bool takes_repeats = false;        // heads or batches that share an operand's elements
+};
+
 bool is_attention(const ir::Node& node);  // or its gradient
 
 // Whether the operand of such a composite is read where it lies.
-bool reads_attention_operand(const ir::Node& node, std::size_t operand, const lower::Strided& view);
+bool reads_attention_operand(const ir::Node& node, std::size_t operand, const lower::Strided& view,
+                             const AttentionRules& rules = {});
 
 // The region's anchor is such a composite. Empty when it is one of these, else why not.
-std::string read_attention(const lower::Region& region, Attention& out);
+std::string read_attention(const lower::Region& region, Attention& out, const AttentionRules& rules = {});
 
 }  // namespace systole::patterns

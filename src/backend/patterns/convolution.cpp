@@ -133,7 +133,6 @@ std::string read_convolution(const ir::Graph& graph, const ir::Node& node, Convo
   const auto& attrs = node.as<ir::ConvolutionAttrs>();
   const ir::ConvolutionAxes axes = ir::parse_convolution_layout(attrs.layout);
   if (axes.operand_spatial.size() != 2) return "an image of two dimensions is wanted";
-  if (attrs.batch_groups != 1) return "groups of batches";
   const Type &x = graph.type(node.operands[0]), &w = graph.type(node.operands[1]), &y = node.types[0];
   const Convolution::Pair strides = pair(attrs.strides, 1), low = pair(attrs.pad_low, 0),
                           high = pair(attrs.pad_high, 0), stretched = pair(attrs.operand_dilation, 1),
@@ -143,13 +142,16 @@ std::string read_convolution(const ir::Graph& graph, const ir::Node& node, Convo
                           result = sizes(y.shape, axes.result_spatial);
   out.operands = x.dtype;
   out.output = y.dtype;
-  if (w.dtype != x.dtype) return "operands of two dtypes";
+  const bool are_bytes =
+      is_integer(x.dtype) && is_integer(w.dtype) && size_of(x.dtype) == 1 && size_of(w.dtype) == 1;
+  if (w.dtype != x.dtype && !are_bytes) return "operands of two dtypes";
   out.groups = attrs.feature_groups;
   const bool reversed = (reverse[0] == 1 || kernel[0] == 1) && (reverse[1] == 1 || kernel[1] == 1);
   const bool plain =
       (reverse[0] == 0 || kernel[0] == 1) && (reverse[1] == 0 || kernel[1] == 1) && all(stretched, 1);
-  if (plain &&
-      (kernel[0] < result[0] || kernel[1] < result[1] || attrs.feature_groups != 1 || !all(strides, 1))) {
+  const bool is_small = kernel[0] < result[0] || kernel[1] < result[1];
+  if (attrs.batch_groups != 1 && (attrs.feature_groups != 1 || !plain)) return "groups of batches";
+  if (plain && attrs.batch_groups == 1 && (is_small || attrs.feature_groups != 1 || !all(strides, 1))) {
     out.kind = Kind::forward;
     out.batch = size(x.shape, axes.operand_batch);
     out.channels = size(x.shape, axes.operand_feature);
@@ -163,6 +165,7 @@ std::string read_convolution(const ir::Graph& graph, const ir::Node& node, Convo
     out.after = high;
   } else if (plain) {  // a window as large as the image: x and the gradient of y make that of w
     out.kind = Kind::weight_grad;
+    out.groups = attrs.batch_groups;
     out.batch = size(x.shape, axes.operand_feature);
     out.channels = size(x.shape, axes.operand_batch);
     out.filters = size(w.shape, axes.kernel_output);
@@ -173,11 +176,10 @@ std::string read_convolution(const ir::Graph& graph, const ir::Node& node, Convo
     out.dilations = strides;
     out.before = low;
   } else if (reversed && all(strides, 1)) {
-    if (attrs.feature_groups != 1) return "groups in a gradient";
     out.kind = Kind::input_grad;
     out.batch = size(x.shape, axes.operand_batch);
     out.channels = size(w.shape, axes.kernel_output);
-    out.filters = size(w.shape, axes.kernel_input);
+    out.filters = size(w.shape, axes.kernel_input) * attrs.feature_groups;
     out.image = result;
     out.window = kernel;
     out.result = operand;
@@ -229,6 +231,36 @@ ir::Graph with_channels_last(const ir::Graph& graph, ChannelsLast which) {
         r.graph.add(Op::convolution,
                     {turned(r.operands[0], orders.operand), turned(r.operands[1], orders.kernel)}, attrs);
     return ir::Values{turned(made, inverse(orders.result))};
+  });
+}
+
+ir::Graph with_gradients_in_order(const ir::Graph& graph) {
+  const auto uses = [](const ir::Graph& in, std::int32_t index) {
+    std::ptrdiff_t count = 0;
+    for (const ir::Node& node : in.nodes())
+      count += std::count_if(node.operands.begin(), node.operands.end(),
+                             [&](const ir::ValueId v) { return v.node == index; });
+    for (const ir::Output& output : in.outputs()) count += output.value.node == index ? 1 : 0;
+    return count;
+  };
+  return ir::rewrite(graph, [&](const ir::Rewrite& r) -> std::optional<ir::Values> {
+    if (r.node.op != Op::transpose) return std::nullopt;
+    const std::int32_t from = r.node.operands[0].node;
+    const ir::Node& node = r.old_graph.node(from);
+    Convolution read;
+    if (node.op != Op::convolution || uses(r.old_graph, from) != 1 ||
+        !read_convolution(r.old_graph, node, read).empty() || read.kind != Kind::weight_grad)
+      return std::nullopt;
+    auto attrs = node.as<ir::ConvolutionAttrs>();
+    const std::size_t arrow = attrs.layout.find("->") + 2;
+    const std::string result = attrs.layout.substr(arrow);
+    const Ints& permutation = r.node.as<ir::TransposeAttrs>().permutation;
+    for (std::size_t i = 0; i < result.size(); ++i)
+      attrs.layout[arrow + i] = result[static_cast<std::size_t>(permutation[i])];
+    ir::Values operands;
+    for (const ir::ValueId v : r.graph.node(r.operands[0].id().node).operands)
+      operands.push_back(r.graph.value(v));
+    return ir::Values{r.graph.add(Op::convolution, operands, attrs)};
   });
 }
 

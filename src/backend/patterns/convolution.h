@@ -20,7 +20,7 @@ struct Convolution {
   std::int64_t groups = 1;
   Pair image{}, window{}, result{};  // of x, w, y
   Pair strides{1, 1}, dilations{1, 1}, before{}, after{};
-  DType operands = DType::f32, output = DType::f32;
+  DType operands = DType::f32, output = DType::f32;  // i8 and u8 go together: `operands` is x's
 
   std::string text() const;  // names it, for caches and messages
 };
@@ -37,6 +37,9 @@ bool is_channels_last(const ir::Node& node, const Convolution& convolution,
 
 // Every convolution of the graph in that order, with transposes around it where needed.
 ir::Graph with_channels_last(const ir::Graph& graph, ChannelsLast which = ChannelsLast::all);
+
+// The gradient of a kernel in the order in which it is wanted, where it was only turned round after.
+ir::Graph with_gradients_in_order(const ir::Graph& graph);
 
 // The strides of the kernel, or of its gradient: of filters, channels of a group, and both axes of the
 // window.

@@ -5,7 +5,11 @@
 // A gradient is given every h, so the gates of all steps are two products again, outside of a loop. Only the
 // way back is a loop with a product in it; the weights' gradients are one product each, after it.
 
+#include "ops/composites/recurrent.h"
+
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "ops/composites/common.h"
@@ -48,30 +52,55 @@ Value gate(Value gates, std::int64_t i, std::int64_t size) {
   return slice_axis(gates, -1, i * size, (i + 1) * size);
 }
 
-Values build_lstm(Graph&, const Values& operands, const ir::AttrMap&) {
-  const Operands check(operands, 7);
-  const Sizes sizes = check_recurrent(check, operands, 2, 4);
-  const std::int64_t n = sizes.hidden;
-  const Value x = operands[0], h0 = operands[1], c0 = widen(operands[2]), r = operands[4];
-  const Value w_bias = widen(operands[5]), r_bias = widen(operands[6]);
-  const Value bias = add(w_bias, r_bias);
-  const Value inputs = add(project(x, operands[3]), bias);  // [t,b,4h]
+// A part of a formula, put into the graph of its operands.
+using Part = std::function<Values(const Values& operands)>;
 
+// As a composite of that name, with the part as its body.
+Values as_composite(std::string_view name, const Values& operands, const Part& part) {
+  auto body = std::make_shared<Graph>(std::string(name));
+  Values inputs;
+  for (const Value& v : operands) inputs.push_back(body->input({}, v.type()));
+  for (const Value& v : part(inputs)) body->output(v);
+  return operands[0].graph().add_multi(ir::Op::composite, operands, ir::CompositeAttrs{std::string(name), {}},
+                                       {std::move(body)});
+}
+
+// Where it keeps them, the gates and every c come after the results.
+Values lstm_loop(const Values& operands, bool keeps) {
+  const Value inputs = add(operands[0], operands[1]), h0 = operands[2], c0 = operands[3], r = operands[4];
+  const std::int64_t n = r.shape()[1].value();
   auto step = std::make_shared<Graph>("lstm_step");
   const Value h = step->input("h", h0.type()), c = step->input("c", c0.type());
-  const Value input = step->input("input", {c0.dtype(), {sizes.batch, 4 * n}});
+  const Value input = step->input("input", {c0.dtype(), {inputs.shape()[1], 4 * n}});
   const Value gates = add(input, project(h, step->input("r", r.type())));
   const Value admit = logistic(gate(gates, 0, n)), forget = logistic(gate(gates, 1, n));
   const Value fresh = tanh(gate(gates, 2, n)), expose = logistic(gate(gates, 3, n));
   const Value kept = mul(forget, c);
   const Value next_c = add(kept, mul(admit, fresh));
-  const Value next_h = convert(mul(expose, tanh(next_c)), x.dtype());
+  const Value next_h = convert(mul(expose, tanh(next_c)), h0.dtype());
   step->output(next_h, "h");
   step->output(next_c, "c");
   step->output(next_h, "y");
+  if (keeps) {
+    step->output(concat({admit, forget, fresh, expose}, 1), "gates");
+    step->output(next_c, "cells");
+  }
+  Values results = scan(std::move(step), {h0, c0}, inputs, r, inputs.shape()[0]);
+  Values ordered{results[2], results[0], convert(results[1], h0.dtype())};
+  ordered.insert(ordered.end(), results.begin() + 3, results.end());
+  return ordered;
+}
 
-  const Values results = scan(std::move(step), {h0, c0}, inputs, r, sizes.length);
-  return {results[2], results[0], convert(results[1], x.dtype())};
+// What lstm hands to its loop: x's share of the gates [t,b,4h], the bias [4h], h0, c0, r.
+Values lstm_loop_operands(const Values& operands) {
+  check_recurrent(Operands(operands, 7), operands, 2, 4);
+  const Value w_bias = widen(operands[5]), r_bias = widen(operands[6]);
+  const Value bias = add(w_bias, r_bias);
+  return {project(operands[0], operands[3]), bias, operands[1], widen(operands[2]), operands[4]};
+}
+
+Values build_lstm(Graph&, const Values& operands, const ir::AttrMap&) {
+  return lstm_loop(lstm_loop_operands(operands), false);
 }
 
 Values build_gru(Graph&, const Values& operands, const ir::AttrMap&) {
@@ -100,11 +129,18 @@ Values build_gru(Graph&, const Values& operands, const ir::AttrMap&) {
   return {results[1], convert(results[0], x.dtype())};
 }
 
-// `before`, then all but the last of `all`: what each step began with.
-Value shifted(Value before, Value all) {
+// `before`, then `all` [t,…].
+Value after(Value before, Value all) {
   Shape first{1};
   for (const Dim& d : before.shape()) first.push_back(d);
-  return slice(concat({reshape(before, first), all}, 0), Ints(all.shape().size(), 0), all.shape());
+  return concat({reshape(before, first), all}, 0);
+}
+Value all_but_first(Value x) { return slice_axis(x, 0, 1, x.shape()[0].value()); }
+Value all_but_last(Value x) { return slice_axis(x, 0, 0, x.shape()[0].value() - 1); }
+
+// What each step began with.
+Value shifted(Value before, Value all) {
+  return slice(after(before, all), Ints(all.shape().size(), 0), all.shape());
 }
 
 // The gradients of a product over all steps: gates [t,b,g·h], x [t,b,i] and weight [g·h,i].
@@ -127,33 +163,14 @@ Values given_or_zero(const Values& results, const ir::MaybeValues& cotangents) {
   return out;
 }
 
-// grads of y, h, c; y; then the operands of lstm
-Values build_lstm_grad(Graph&, const Values& operands, const ir::AttrMap&) {
-  const Operands check(operands, 11);
-  const Values layer(operands.begin() + 4, operands.end());
-  const Sizes sizes = check_recurrent(Operands(layer, 7), layer, 2, 4);
-  const std::int64_t n = sizes.hidden;
-  const Value x = layer[0], h0 = layer[1], c0 = widen(layer[2]), w = layer[3], r = layer[4];
-  const Shape all{sizes.length, sizes.batch, n};
-  for (const std::size_t i : {0, 3}) check.check_shape(i, all);
-  for (const std::size_t i : {1, 2}) check.check_shape(i, h0.shape());
-  for (std::size_t i = 0; i < 4; ++i)
-    if (operands[i].dtype() != x.dtype()) check.refuse(ErrorKind::kDType, "the operands differ in dtype");
-  const Value hidden = shifted(h0, operands[3]);  // [t,b,h]
-  const Value gates = add(add(project(x, w), add(widen(layer[5]), widen(layer[6]))), project(hidden, r));
-  const Value admit = logistic(gate(gates, 0, n)), forget = logistic(gate(gates, 1, n));
-  const Value fresh = tanh(gate(gates, 2, n)), expose = logistic(gate(gates, 3, n));
+// What the way back reads of a step, each [t,b,h]; the last is what c was before.
+struct LstmSteps {
+  Value admit, forget, fresh, expose, cells, before;
+};
 
-  const Type state = c0.type();
-  auto cells = std::make_shared<Graph>("lstm_cells");
-  {
-    const Value c = cells->input("c", state), kept = cells->input("forget", state);
-    const Value next = add(mul(kept, c), cells->input("added", state));
-    cells->output(next, "c");
-    cells->output(next, "all");
-  }
-  const Value c = scan(std::move(cells), c0, {forget, mul(admit, fresh)}, {}, sizes.length)[1];
-
+// The gradients by h0, c0 and the gates, of those of y, h and c.
+Values lstm_loop_grad(const Values& grads, const LstmSteps& kept, Value r) {
+  const Type state = grads[1].type();
   auto back = std::make_shared<Graph>("lstm_back");
   {
     const Value dh_next = back->input("dh", state), dc_next = back->input("dc", state);
@@ -170,17 +187,61 @@ Values build_lstm_grad(Graph&, const Values& operands, const ir::AttrMap&) {
     back->output(mul(dc, f), "dc");
     back->output(dgates, "dgates");
   }
-  const Values results = scan(std::move(back), {widen(operands[1]), widen(operands[2])},
-                              {widen(operands[0]), admit, forget, fresh, expose, tanh(c), shifted(c0, c)},
-                              {widen(r)}, sizes.length, true);
-  const Value dgates = results[2], bias = convert(sum(dgates, {0, 1}), x.dtype());
-  return {project_grad_x(dgates, w, x.dtype()),
-          convert(results[0], x.dtype()),
-          convert(results[1], x.dtype()),
+  return scan(std::move(back), {grads[1], grads[2]},
+              {grads[0], kept.admit, kept.forget, kept.fresh, kept.expose, tanh(kept.cells), kept.before},
+              {r}, grads[0].shape()[0], true);
+}
+
+// The operands of lstm among those of lstm_grad: grads of y, h, c; y; then they.
+Values checked_layer(const Values& operands) {
+  const Operands check(operands, 11);
+  const Values layer(operands.begin() + 4, operands.end());
+  const Sizes sizes = check_recurrent(Operands(layer, 7), layer, 2, 4);
+  for (const std::size_t i : {0, 3}) check.check_shape(i, {sizes.length, sizes.batch, sizes.hidden});
+  for (const std::size_t i : {1, 2}) check.check_shape(i, layer[1].shape());
+  for (std::size_t i = 0; i < 4; ++i)
+    if (operands[i].dtype() != layer[0].dtype())
+      check.refuse(ErrorKind::kDType, "the operands differ in dtype");
+  return layer;
+}
+
+Values widened_grads(const Values& operands) {
+  return {widen(operands[0]), widen(operands[1]), widen(operands[2])};
+}
+
+// lstm_grad's results of its loop's; hidden [t,b,h] is what each step began with.
+Values lstm_grads(const Values& layer, Value hidden, const Values& loop) {
+  const Value x = layer[0], dgates = loop[2], bias = convert(sum(dgates, {0, 1}), x.dtype());
+  return {project_grad_x(dgates, layer[3], x.dtype()),
+          convert(loop[0], x.dtype()),
+          convert(loop[1], x.dtype()),
           project_grad_weight(dgates, x),
           project_grad_weight(dgates, hidden),
           bias,
           bias};
+}
+
+Values build_lstm_grad(Graph&, const Values& operands, const ir::AttrMap&) {
+  const Values layer = checked_layer(operands);
+  const Value x = layer[0], h0 = layer[1], c0 = widen(layer[2]), w = layer[3], r = layer[4];
+  const std::int64_t n = r.shape()[1].value();
+  const Value hidden = shifted(h0, operands[3]);  // [t,b,h]
+  const Value gates = add(add(project(x, w), add(widen(layer[5]), widen(layer[6]))), project(hidden, r));
+  const Value admit = logistic(gate(gates, 0, n)), forget = logistic(gate(gates, 1, n));
+  const Value fresh = tanh(gate(gates, 2, n)), expose = logistic(gate(gates, 3, n));
+
+  const Type state = c0.type();
+  auto cells = std::make_shared<Graph>("lstm_cells");
+  {
+    const Value c = cells->input("c", state), kept = cells->input("forget", state);
+    const Value next = add(mul(kept, c), cells->input("added", state));
+    cells->output(next, "c");
+    cells->output(next, "all");
+  }
+  const Value c = scan(std::move(cells), c0, {forget, mul(admit, fresh)}, {}, x.shape()[0])[1];
+  return lstm_grads(
+      layer, hidden,
+      lstm_loop_grad(widened_grads(operands), {admit, forget, fresh, expose, c, shifted(c0, c)}, widen(r)));
 }
 
 // grads of y, h; y; then the operands of gru
@@ -290,6 +351,32 @@ ir::CompositeDef gru_grad_def() {
               "operands, given those of its results and the first of them",
           .tolerance = 16,
           .build = build_gru_grad};
+}
+
+Values lstm_by_loop(const Values& operands, LstmKept* kept) {
+  const Values results =
+      as_composite(kLstmLoop, lstm_loop_operands(operands), [&](const Values& v) -> Values {
+        const Values loop = lstm_loop(v, kept != nullptr);
+        if (kept == nullptr) return loop;
+        return {after(v[2], loop[0]), loop[1], loop[2], loop[3], after(v[3], loop[4])};
+      });
+  if (kept == nullptr) return results;
+  *kept = {results[0], results[3], results[4]};
+  return {all_but_first(results[0]), results[1], results[2]};
+}
+
+Values lstm_grad_by_loop(const Values& operands, const LstmKept& kept) {
+  const Values layer = checked_layer(operands);
+  Values given = widened_grads(operands);
+  given.insert(given.end(), {kept.gates, kept.cells, widen(layer[4])});
+  const Values loop = as_composite(kLstmLoopGrad, given, [](const Values& v) {
+    const std::int64_t n = v[5].shape()[1].value();
+    return lstm_loop_grad({v[0], v[1], v[2]},
+                          {gate(v[3], 0, n), gate(v[3], 1, n), gate(v[3], 2, n), gate(v[3], 3, n),
+                           all_but_first(v[4]), all_but_last(v[4])},
+                          v[5]);
+  });
+  return lstm_grads(layer, all_but_last(kept.states), loop);
 }
 
 LstmResult lstm(Value x, Value h0, Value c0, Value w, Value r, Value w_bias, Value r_bias) {

@@ -184,11 +184,17 @@ double microseconds(const Graph& graph) {
 
 int main(int count, char** words) {
   const std::string_view part = count > 1 ? words[1] : "";
+  bool is_found = false;
   for (const Case& each : all_cases()) {
     if (each.name.find(part) == std::string::npos) continue;
+    is_found = true;
     const double us = microseconds(each.graph);
     const std::string speed = each.flops > 0 ? fmt::format("{:7.1f} GFLOP/s", each.flops / us / 1e3) : "";
     fmt::print("{:64} {:10.1f} µs {:16} {}\n", each.name, us, speed, done_by(each.graph));
     std::fflush(stdout);
   }
+  if (is_found) return 0;
+  fmt::print(stderr, "libraries_lab: no name has '{}' in it; they are\n", part);
+  for (const Case& each : all_cases()) fmt::print(stderr, "  {}\n", each.name);
+  return 2;
 }

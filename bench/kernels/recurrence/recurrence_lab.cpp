@@ -192,5 +192,10 @@ int run(const std::vector<std::int64_t>& numbers) {
 int main(int count, char** words) {
   std::vector<std::int64_t> numbers;
   for (int i = 1; i < count; ++i) numbers.push_back(std::atoll(words[i]));
+  const bool are_sizes = std::all_of(numbers.begin(), numbers.end(), [](std::int64_t n) { return n > 0; });
+  if (!are_sizes || (!numbers.empty() && numbers.size() != 3 && numbers.size() != 4)) {
+    fmt::print(stderr, "recurrence_lab [LENGTH BATCH HIDDEN [THREADS]]\n");
+    return 2;
+  }
   return systole::run(numbers);
 }

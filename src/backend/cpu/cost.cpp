@@ -105,7 +105,8 @@ std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   std::string text, line;
   while (std::getline(file, line) && !line.empty())
-    for (const char* const key : {"vendor_id", "cpu family", "model", "stepping"})
+    for (const char* const key :
+         {"vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part"})
       if (line.starts_with(key)) text += line + "; ";
   return text;
 }

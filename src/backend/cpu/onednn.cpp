@@ -46,7 +46,7 @@ std::vector<lower::Claim> onednn_offers(const lower::Region& region) {
   const Made made = make(region, &times);
   if (!made.call) return {lower::Claim::declined("oneDNN: " + made.reason)};
   std::vector<lower::Claim> claims;
-  if (!times.empty()) claims.push_back(lower::Claim::declined("generated: slower: " + times));
+  if (!times.empty()) claims.push_back(lower::Claim::declined("timed: " + times));
   claims.push_back({made.name, {}, 10, made.workspace});
   return claims;
 }

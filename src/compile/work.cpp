@@ -22,6 +22,7 @@ class Budget {
       left_ -= total;
     return left_ >= 0;
   }
+  std::int64_t left() const { return left_; }
 
  private:
   std::int64_t left_;
@@ -99,6 +100,19 @@ bool spend_graph(Budget& budget, const ir::Graph& graph, std::int64_t times) {
 bool within_work(const ir::Node& node, std::span<const Type> operands, std::int64_t limit) {
   Budget budget(limit);
   return spend_node(budget, node, operands, 1);
+}
+
+std::int64_t graph_work(const ir::Graph& graph) {
+  constexpr std::int64_t kLimit = std::int64_t{1} << 60;
+  std::int64_t work = 0;
+  std::vector<Type> operands;
+  for (const ir::Node& node : graph.nodes()) {
+    operands.clear();
+    for (ir::ValueId v : node.operands) operands.push_back(graph.type(v));
+    Budget budget(kLimit);
+    if (spend_node(budget, node, operands, 1)) work = std::min(work + kLimit - budget.left(), kLimit);
+  }
+  return work;
 }
 
 }  // namespace systole::passes

@@ -1,0 +1,217 @@
+#pragma once
+
+// A model, an optimiser and a loss, trained on data: Keras's fit, evaluate and predict.
+//
+//   nn::Sequential model{nn::Flatten(), nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10)};
+//   auto [train, test] = data::mnist("data");
+//   train::Trainer trainer(model, optim::Adam(parameters(model)), {.metrics = {"accuracy"}});
+//   trainer.fit(train, {.epochs = 5, .batch = 64, .validation = test});
+//   double accuracy = trainer.evaluate(test)["accuracy"];
+//   trainer.save("mnist.safetensors");
+//
+// A sample's last field is its target, the others are the arguments of forward(). A step is one compiled
+// program; data that fits on the device is laid there, and many steps are one launch. The numbers do not
+// depend on how many: a run that was killed and resumed ends with the same weights as one that was not.
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "systole/base/export.h"
+#include "systole/data/source.h"
+#include "systole/data/transforms.h"
+#include "systole/nn/losses.h"
+#include "systole/nn/module.h"
+#include "systole/optim.h"
+#include "systole/tensor/mesh.h"
+#include "systole/train/callback.h"
+#include "systole/train/history.h"
+#include "systole/train/metrics.h"
+
+namespace systole::train {
+
+// A loss by name ("cross_entropy", "mse", … as losses::by_name knows them) or as a function of the model's
+// output and the target.
+class SYSTOLE_API Loss {
+ public:
+  Loss(const char* name);
+  Loss(const std::string& name);
+  template <class F>
+    requires std::is_invocable_r_v<Tensor, F&, const Tensor&, const Tensor&>
+  Loss(F f) : f_(std::move(f)) {}
+  Tensor operator()(const Tensor& output, const Tensor& target) const { return f_(output, target); }
+
+ private:
+  std::function<Tensor(const Tensor&, const Tensor&)> f_;
+};
+
+// A metric by name, as metrics::by_name knows them, or one of your own.
+struct SYSTOLE_API MetricChoice {
+  MetricChoice(const char* name);
+  MetricChoice(const std::string& name);
+  MetricChoice(metrics::Metric metric) : metric(std::move(metric)) {}
+  metrics::Metric metric;
+};
+
+enum class Precision {
+  f32,
+  bf16,  // products in bf16, parameters and sums in f32
+  f16,   // the same in f16, with dynamic loss scaling
+};
+
+// What to do when the loss or a gradient is not finite.
+enum class BadNumbers {
+  find,    // an Error that names the first op with a bad result; the weights stay those before the step
+  stop,    // an Error with the step; the weights are lost
+  ignore,  // nothing
+};
+
+// What one step of a training computes, where loss(forward(inputs), target) does not say it.
+struct Outcome {
+  Tensor loss;
+  Tensor output = {}, target = {};  // for the metrics
+};
+
+struct TrainerOptions {
+  Loss loss = "cross_entropy";
+  std::vector<MetricChoice> metrics = {};
+  // Applied to the first field before the model, in training and after it, and part of a saved model. Unset:
+  // u8, as pictures are, becomes f32 from 0 to 1; everything else stays as it is.
+  std::function<Tensor(const Tensor&)> prepare = nullptr;
+  // Instead of the model's forward and the loss: all fields of a batch to an Outcome.
+  std::function<Outcome(std::span<const Tensor> fields)> step = nullptr;
+  std::string device = {};                        // empty: where the model is
+  std::optional<DeviceMesh> mesh = std::nullopt;  // trains on all its devices
+  Precision precision = Precision::f32;
+  double clip_norm = 0;         // of all gradients together; 0: not
+  double clip_value = 0;        // of each element; 0: not
+  std::int64_t accumulate = 1;  // gradients of so many batches make a step of the optimiser
+  double ema = 0;               // decay of an average of the weights, with which evaluate and predict work
+  BadNumbers bad_numbers = BadNumbers::find;
+  std::optional<bool> deterministic = std::nullopt;  // as FunctionOptions::deterministic
+};
+
+// Files to resume from. A run that finds one in its folder goes on where it was saved.
+struct FitCheckpoints {
+  std::filesystem::path folder = {};  // empty: none are kept
+  std::int64_t every_epochs = 1;      // 0: not at ends of epochs
+  std::int64_t every_steps = 0;       // 0: not within epochs
+  double every_seconds = 0;
+  std::int64_t keep = 2;
+  bool resume = true;
+};
+
+struct FitOptions {
+  std::int64_t epochs = 1;
+  std::int64_t batch = 32;
+  std::int64_t steps_per_epoch = 0;  // 0: as many as the data has
+  data::Source validation = {};
+  double validation_split = 0;  // without validation data: this part of the data, its end, is kept for it
+  std::int64_t validation_steps = 0;  // 0: all of it
+  std::int64_t validation_every = 1;  // epochs
+  bool shuffle = true;
+  std::uint64_t seed = 1;         // of the order
+  bool drop_last = false;         // whether the samples that do not fill a batch are left out
+  data::Transforms map = {};      // on the processor, by workers, sample for sample
+  data::Transforms augment = {};  // on the device, batch for batch, in training only
+  int workers = -1;               // of the loader, for data that does not lie on the device; -1: it chooses
+  int verbose = 1;                // 0: silent, 1: a bar on a terminal, 2: a line per epoch
+  std::ostream* out = nullptr;    // unset: standard output
+  std::vector<CallbackRef> callbacks = {};
+  FitCheckpoints checkpoints = {};
+  bool stop_on_interrupt = true;    // Ctrl-C ends the training after the launch, with a checkpoint
+  std::int64_t steps_per_call = 0;  // steps of one launch; 0: by the work of a step
+  std::int64_t device_bytes = std::int64_t{2} << 30;  // data up to this size is laid on the device
+};
+
+struct FitResult : History {
+  bool interrupted = false;  // by Ctrl-C
+  bool ran_out = false;      // the data had fewer steps than steps_per_epoch
+  bool resumed = false;      // from a checkpoint
+  std::string stopped;       // by a callback: its reason
+  Logs last;                 // of the last epoch
+};
+
+struct EvaluateOptions {
+  std::int64_t batch = 0;  // 0: it chooses
+  std::int64_t steps = 0;  // 0: all of the data
+  data::Transforms map = {};
+};
+
+class SYSTOLE_API Trainer {
+ public:
+  // The model is borrowed and must outlive the Trainer. The optimiser has its parameters.
+  template <nn::Module M, std::derived_from<optim::Optimizer> O>
+  Trainer(M& model, O optimizer, TrainerOptions options = {})
+      : Trainer(view(model), std::make_shared<O>(std::move(optimizer)), std::move(options)) {}
+  // The optimiser by name with its defaults: "adam", "sgd", … as optim::make knows them.
+  template <nn::Module M>
+  Trainer(M& model, std::string_view optimizer, TrainerOptions options = {})
+      : Trainer(view(model), optim::make(optimizer, nn::parameters(model)), std::move(options)) {}
+  template <nn::Module M>
+  Trainer(M& model, std::shared_ptr<optim::Optimizer> optimizer, TrainerOptions options = {})
+      : Trainer(view(model), std::move(optimizer), std::move(options)) {}
+  ~Trainer();
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+
+  FitResult fit(const data::Source& data, const FitOptions& options = {});
+  FitResult fit(const Tensor& x, const Tensor& y, const FitOptions& options = {});
+
+  // The loss and the metrics.
+  Logs evaluate(const data::Source& data, const EvaluateOptions& options = {});
+  Logs evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options = {});
+
+  // The model's outputs for all samples; of a Source, its targets are not looked at. `inputs` is the number
+  // of fields that forward takes, when a sample has no target.
+  Tensor predict(const data::Source& data, const EvaluateOptions& options = {});
+  Tensor predict(const Tensor& x, const EvaluateOptions& options = {});
+
+  // One step by hand, for loops of your own: the loss and the metrics of the batch.
+  Logs train_on_batch(std::span<const Tensor> fields);
+
+  // As file that systole::load runs, `prepare` included; the input is like the data's last fitted, or
+  // `input`.
+  void save(const std::filesystem::path& file, std::optional<Type> input = std::nullopt);
+
+  optim::Optimizer& optimizer();
+  // Everything that changes in training: the model's Variables, the optimiser's, scale, average, random key.
+  Parameters state() const;
+
+ private:
+  struct ModelView {
+    std::function<Tensor(std::span<const Tensor>)> forward;
+    nn::Inventory inventory;
+  };
+  template <nn::Module M>
+  static ModelView view(M& model) {
+    return {[&model](std::span<const Tensor> x) -> Tensor {
+              if constexpr (requires { nn::apply(model, x[0], x[1], x[2]); })
+                if (x.size() == 3) return nn::apply(model, x[0], x[1], x[2]);
+              if constexpr (requires { nn::apply(model, x[0], x[1]); })
+                if (x.size() == 2) return nn::apply(model, x[0], x[1]);
+              if constexpr (requires { nn::apply(model, x[0]); })
+                if (x.size() == 1) return nn::apply(model, x[0]);
+              refuse_inputs(x.size());
+            },
+            nn::inventory(model)};
+  }
+  [[noreturn]] static void refuse_inputs(std::size_t count);
+  Trainer(ModelView model, std::shared_ptr<optim::Optimizer> optimizer, TrainerOptions options);
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  friend struct Fit;
+};
+
+}  // namespace systole::train

@@ -1,0 +1,178 @@
+#include "train/bad_numbers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eval/eval.h"
+#include "systole/ir/graph.h"
+#include "systole/tensor/tree.h"
+#include "tensor/record.h"
+#include "tensor/trace.h"
+
+namespace systole::train {
+
+namespace {
+
+enum class Badness { finite, infinite, nan };
+
+struct Look {
+  Badness badness = Badness::finite;
+  std::int64_t at = -1;  // the first bad element, of the worst kind
+};
+
+Look look(const Literal& value) {
+  if (!is_float(value.dtype())) return {};
+  Look found;
+  const std::vector<double> numbers = value.to_doubles();
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (std::isnan(numbers[i])) return {Badness::nan, static_cast<std::int64_t>(i)};
+    if (found.at < 0 && std::isinf(numbers[i])) found = {Badness::infinite, static_cast<std::int64_t>(i)};
+  }
+  return found;
+}
+
+std::string place_text(const Shape& shape, std::int64_t at) {
+  std::vector<std::int64_t> place;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    place.insert(place.begin(), at % shape[i].value());
+    at /= shape[i].value();
+  }
+  return fmt::format("[{}]", fmt::join(place, ","));
+}
+
+std::string op_text(const ir::Node& node) {
+  if (node.op == ir::Op::composite) return node.as<ir::CompositeAttrs>().name;
+  return std::string(ir::name(node.op));
+}
+
+// The operands' elements that made a bad one: at the same place for elementwise ops, else their ranges.
+std::string operands_text(const ir::Graph& graph, const ir::Node& node, std::span<const Literal> operands,
+                          std::int64_t at) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!is_float(operands[i].dtype()) || operands[i].count() == 0) continue;
+    const std::vector<double> numbers = operands[i].to_doubles();
+    if (info(node.op).op_class == ir::OpClass::elementwise &&
+        operands[i].shape() == graph.type(node.operands[i]).shape &&
+        at < static_cast<std::int64_t>(numbers.size())) {
+      parts.push_back(fmt::format("{:.6g}", numbers[static_cast<std::size_t>(at)]));
+    } else {
+      const auto [low, high] = std::minmax_element(numbers.begin(), numbers.end());
+      parts.push_back(fmt::format("{} from {:.6g} to {:.6g}", operands[i].type().to_string(), *low, *high));
+    }
+  }
+  return parts.empty() ? "" : fmt::format(", from {}", fmt::join(parts, " and "));
+}
+
+// One walk over a graph with its values, which are freed after their last use.
+class Walk {
+ public:
+  Walk(const ir::Graph& graph, std::vector<Literal> inputs, std::vector<std::string> names)
+      : graph_(graph), inputs_(std::move(inputs)), names_(std::move(names)) {
+    const std::size_t count = graph.nodes().size();
+    values_.resize(count);
+    uses_.assign(count, 0);
+    origin_.resize(count);
+    path_.resize(count);
+    for (const ir::Node& node : graph.nodes())
+      for (const ir::ValueId v : node.operands) ++uses_[static_cast<std::size_t>(v.node)];
+  }
+
+  std::string run() {
+    std::size_t input = 0;
+    std::string infinite;  // the first op that made an infinite number
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const ir::Node& node = graph_.nodes()[i];
+      if (node.op == ir::Op::input) {
+        values_[i] = {inputs_[input]};
+        path_[i] = names_[input++];
+        if (const Look seen = look(values_[i][0]); seen.badness != Badness::finite)
+          return fmt::format("{} holds {} at {} before the step", path_[i],
+                             seen.badness == Badness::nan ? "nan" : "inf",
+                             place_text(values_[i][0].shape(), seen.at));
+        continue;
+      }
+      if (const std::string found = step(i, node); !found.empty()) return found;
+      if (infinite.empty() && origin_[i]) infinite = *origin_[i];
+    }
+    return infinite;
+  }
+
+ private:
+  // A sentence when this op makes the first NaN.
+  std::string step(std::size_t i, const ir::Node& node) {
+    std::vector<Literal> operands;
+    Badness worst = Badness::finite;
+    std::optional<std::string> origin;
+    for (const ir::ValueId v : node.operands) {
+      const auto from = static_cast<std::size_t>(v.node);
+      operands.push_back(values_[from][static_cast<std::size_t>(v.index)]);
+      worst = std::max(worst, look(operands.back()).badness);
+      if (!origin && origin_[from]) origin = origin_[from];
+      if (is_parameter(from)) path_[i] = path_[from];
+      if (path_[i].empty()) path_[i] = path_[from];
+    }
+    values_[i] = eval::evaluate(node, operands);
+    std::string sentence;
+    for (const Literal& value : values_[i]) {
+      const Look seen = look(value);
+      if (seen.badness == Badness::finite || node.op == ir::Op::constant) continue;
+      const std::string text =
+          fmt::format("{} of {} gives {} at {}{}{}", op_text(node), value.type().to_string(),
+                      seen.badness == Badness::nan ? "nan" : "inf", place_text(value.shape(), seen.at),
+                      operands_text(graph_, node, operands, seen.at),
+                      path_[i].empty() ? "" : fmt::format("; the last parameter before it is {}", path_[i]));
+      if (worst == Badness::finite) origin_[i] = text;
+      if (seen.badness == Badness::nan && worst != Badness::nan)
+        sentence = worst == Badness::infinite && origin ? text + "; before that, " + *origin : text;
+    }
+    if (!origin_[i]) origin_[i] = origin;
+    for (const ir::ValueId v : node.operands)
+      if (const auto from = static_cast<std::size_t>(v.node); --uses_[from] == 0) values_[from].clear();
+    return sentence;
+  }
+
+  bool is_parameter(std::size_t node) const {
+    return graph_.nodes()[node].op == ir::Op::input && path_[node].find('.') != std::string::npos;
+  }
+
+  const ir::Graph& graph_;
+  std::vector<Literal> inputs_;
+  std::vector<std::string> names_;  // of the inputs
+  std::vector<std::vector<Literal>> values_;
+  std::vector<std::int64_t> uses_;
+  std::vector<std::optional<std::string>> origin_;  // of an infinite number in this value
+  std::vector<std::string> path_;                   // the last parameter that went into it
+};
+
+}  // namespace
+
+std::string first_bad_op(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+                         const std::vector<Tensor>& fields) {
+  const Flat arguments = tree::flat(fields);
+  std::vector<int> all;
+  for (std::size_t i = 0; i < arguments.tensors.size(); ++i) all.push_back(static_cast<int>(i));
+  const recording::Traced traced = recording::trace(
+      [&](const Flat& flat) { return tree::flat(f(flat.tensors)); }, arguments, all,
+      {.variables = recording::Frame::Variables::bind, .purpose = recording::Frame::Purpose::compile});
+  std::vector<Literal> inputs;
+  std::vector<std::string> names;
+  for (const Tensor& x : arguments.tensors) {
+    names.push_back(fmt::format("field {} of the data", inputs.size()));
+    inputs.push_back(x.literal());
+  }
+  for (const Tensor& x : recording::surroundings(traced)) {
+    const std::size_t i = inputs.size() - arguments.tensors.size();
+    names.push_back(i < traced.bound.size() ? traced.bound[i].cell->name : "a Tensor of the program");
+    inputs.push_back(x.literal());
+  }
+  return Walk(traced.graph, std::move(inputs), std::move(names)).run();
+}
+
+}  // namespace systole::train

@@ -1,0 +1,21 @@
+#pragma once
+
+// Where numbers go bad: a step evaluated op by op on the host, until an op with finite operands gives a
+// result that is not.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "systole/tensor/tensor.h"
+
+namespace systole::train {
+
+// Runs f(fields) once more, from the Variables as they are now, and assigns nothing. A sentence such as "log
+// of f32[64,10] in the loss gives nan at [3,7] from -0.25; the last parameter before it is fc2.bias", or an
+// empty text when everything is finite on the host. A field or Variable that is not finite itself is named
+// first.
+std::string first_bad_op(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+                         const std::vector<Tensor>& fields);
+
+}  // namespace systole::train

@@ -1,0 +1,157 @@
+#include "train/feed.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "systole/base/error.h"
+#include "systole/tensor/shaping.h"
+
+namespace systole::train {
+
+namespace {
+
+std::int64_t bytes_of(const data::Info& info) {
+  double bytes = 0;
+  for (const data::Field& field : info.fields) {
+    if (!field.type.shape.is_static()) return -1;
+    bytes += static_cast<double>(field.type.shape.count()) * static_cast<double>(size_of(field.type.dtype)) *
+             static_cast<double>(info.size);
+  }
+  return bytes < 4e18 ? static_cast<std::int64_t>(bytes) : -1;
+}
+
+// Batches as one array with a leading axis of steps.
+Literal stacked(const std::vector<std::vector<Literal>>& batches, std::size_t field) {
+  const Literal& first = batches[0][field];
+  Shape shape{static_cast<std::int64_t>(batches.size())};
+  for (const Dim& d : first.shape()) shape.push_back(d);
+  Literal all = Literal::uninitialized({first.dtype(), shape});
+  std::byte* to = all.mutable_bytes();
+  for (const std::vector<Literal>& batch : batches) {
+    if (!(batch[field].type() == first.type()))
+      throw Error(ErrorKind::kShape, "fit", "batches of different types", first.type().to_string(),
+                  batch[field].type().to_string());
+    std::memcpy(to, batch[field].bytes(), batch[field].byte_size());
+    to += batch[field].byte_size();
+  }
+  return all;
+}
+
+}  // namespace
+
+Feed::Feed(const data::Source& source, FeedOptions options) : source_(source), options_(std::move(options)) {
+  const data::Info info = source_.info();
+  const std::int64_t bytes = source_.endless() ? -1 : bytes_of(info);
+  if (options_.map.empty() && source_.in_memory() && bytes >= 0 && bytes <= options_.resident_bytes) {
+    for (const Literal& column : source_.columns()) {
+      if (options_.fields > 0 && columns_.size() == options_.fields) break;
+      Tensor x(column);
+      columns_.push_back(options_.device.empty() ? x : x.to(options_.device));
+    }
+    return;
+  }
+  loader_.emplace(source_, data::LoaderOptions{.batch = options_.batch,
+                                               .shuffle = options_.shuffle,
+                                               .seed = options_.seed,
+                                               .drop_last = options_.drop_last,
+                                               .map = options_.map,
+                                               .workers = options_.workers,
+                                               .steps = options_.steps});
+}
+
+void Feed::begin_epoch(std::int64_t epoch, std::int64_t first_step) {
+  if (loader_) {
+    loader_->set_epoch(epoch);
+    if (first_step > 0) {
+      data::LoaderState state = loader_->state();
+      state.epoch = epoch;
+      state.step = first_step;
+      loader_->restore(state);
+    }
+    return;
+  }
+  if (options_.shuffle) {
+    order_ = data::permutation(source_.size(), options_.seed, epoch);
+  } else if (order_.empty()) {
+    order_.resize(static_cast<std::size_t>(source_.size()));
+    std::iota(order_.begin(), order_.end(), 0);
+  }
+}
+
+Tensor Feed::run(const Step& step, const Launch& launch) {
+  if (resident()) {
+    std::vector<std::int32_t> rows(static_cast<std::size_t>(launch.samples()));
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i] = static_cast<std::int32_t>(order_[static_cast<std::size_t>(launch.first) + i]);
+    Tensor indices(Literal::of<std::int32_t>({launch.steps, launch.batch}, rows));
+    if (!options_.device.empty()) indices = indices.to(options_.device);
+    return step.many_at(indices, columns_);
+  }
+  last_.clear();
+  for (std::int64_t i = 0; i < launch.steps; ++i) {
+    std::optional<data::Batch> batch = loader_->next();
+    if (!batch) throw Error(ErrorKind::kInternal, "fit", "the data ended before its epoch");
+    if (options_.fields > 0) batch->arrays.resize(std::min(options_.fields, batch->arrays.size()));
+    last_.push_back(std::move(batch->arrays));
+  }
+  std::vector<Tensor> fields;
+  for (std::size_t f = 0; f < last_[0].size(); ++f) {
+    Tensor x(launch.steps == 1 ? last_[0][f].reshaped([&] {
+      Shape shape{1};
+      for (const Dim& d : last_[0][f].shape()) shape.push_back(d);
+      return shape;
+    }())
+                               : stacked(last_, f));
+    fields.push_back(options_.device.empty() ? x : x.to(options_.device));
+  }
+  return step.many(fields);
+}
+
+std::vector<Tensor> Feed::next_fields(const Launch& one) {
+  std::vector<Literal> arrays;
+  if (resident()) {
+    const auto first = order_.begin() + one.first;
+    arrays = source_.read(std::vector<std::int64_t>(first, first + one.batch));
+  } else {
+    std::optional<data::Batch> batch = loader_->next();
+    if (!batch) throw Error(ErrorKind::kInternal, "evaluate", "the data ended before its epoch");
+    arrays = std::move(batch->arrays);
+  }
+  std::vector<Tensor> fields;
+  for (Literal& array : arrays) {
+    Tensor x(std::move(array));
+    fields.push_back(options_.device.empty() ? x : x.to(options_.device));
+  }
+  return fields;
+}
+
+std::vector<Tensor> Feed::fields(const Launch& launch, std::int64_t step) const {
+  std::vector<Tensor> result;
+  if (!resident()) {
+    for (const Literal& x : last_.at(static_cast<std::size_t>(step))) result.emplace_back(x);
+    return result;
+  }
+  const auto first = order_.begin() + launch.first + step * launch.batch;
+  for (const Literal& x : source_.read(std::vector<std::int64_t>(first, first + launch.batch)))
+    result.emplace_back(x);
+  return result;
+}
+
+std::vector<Tensor> Feed::example(std::int64_t batch) const {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(batch));
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    rows[i] = static_cast<std::int64_t>(i) % std::max<std::int64_t>(source_.period(), 1);
+  std::vector<Literal> arrays = source_.read(rows);
+  if (!options_.map.empty()) options_.map.apply(arrays, rows, options_.seed, 0);
+  if (options_.fields > 0) arrays.resize(std::min(options_.fields, arrays.size()));
+  std::vector<Tensor> result;
+  for (Literal& x : arrays) {
+    Tensor t(std::move(x));
+    result.push_back(options_.device.empty() ? t : t.to(options_.device));
+  }
+  return result;
+}
+
+}  // namespace systole::train

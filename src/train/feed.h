@@ -1,0 +1,56 @@
+#pragma once
+
+// A data set for launches: whole on the device when it is small and nothing changes it on the processor,
+// else read ahead by a Loader. The order of an epoch is the same either way.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "systole/data/loader.h"
+#include "systole/data/source.h"
+#include "systole/tensor/compiled.h"
+#include "train/steps.h"
+
+namespace systole::train {
+
+struct FeedOptions {
+  std::int64_t batch = 1;
+  bool shuffle = false, drop_last = false;
+  std::uint64_t seed = 0;
+  data::Transforms map = {};
+  int workers = data::kAuto;
+  std::int64_t steps = 0;           // of an epoch, for endless data
+  std::int64_t resident_bytes = 0;  // data up to this size is laid on the device
+  std::string device = {};
+  std::size_t fields = 0;  // the first ones only; 0: all
+};
+
+class Feed {
+ public:
+  using Step = Function<Tensor(const std::vector<Tensor>&)>;
+
+  Feed(const data::Source& source, FeedOptions options);
+
+  bool resident() const { return !columns_.empty(); }
+  const data::Source& source() const { return source_; }
+  void begin_epoch(std::int64_t epoch, std::int64_t first_step);
+  // The results of the launch's steps, stacked.
+  Tensor run(const Step& step, const Launch& launch);
+  std::vector<Tensor> next_fields(const Launch& one);  // of a launch of one step, on the device
+  // The fields of one step of a launch that was run last.
+  std::vector<Tensor> fields(const Launch& launch, std::int64_t step) const;
+  // Fields of the right types, to trace with.
+  std::vector<Tensor> example(std::int64_t batch) const;
+
+ private:
+  data::Source source_;
+  FeedOptions options_;
+  std::vector<Tensor> columns_;  // on the device
+  std::vector<std::int64_t> order_;
+  std::optional<data::Loader> loader_;
+  std::vector<std::vector<Literal>> last_;  // the batches of the last launch
+};
+
+}  // namespace systole::train

@@ -1,0 +1,56 @@
+#include "train/steps.h"
+
+#include <algorithm>
+
+#include "compile/work.h"
+
+namespace systole::train {
+
+namespace {
+
+// Multiplications and element operations per second that a step gets to, very roughly.
+constexpr double kProcessorRate = 2e10, kAcceleratorRate = 5e12;
+constexpr double kLaunchSeconds = 0.1;
+// A step costs this much however small it is.
+constexpr double kProcessorStep = 5e-5, kAcceleratorStep = 2e-5;
+constexpr std::int64_t kMostSteps = 4096;
+
+}  // namespace
+
+std::int64_t step_count(const EpochShape& epoch) {
+  const std::int64_t full = epoch.samples / epoch.batch;
+  const std::int64_t all = full + (epoch.drop_last || epoch.samples % epoch.batch == 0 ? 0 : 1);
+  return epoch.steps > 0 ? std::min(all, epoch.steps) : all;
+}
+
+std::vector<Launch> plan_epoch(const EpochShape& epoch, std::int64_t per_launch) {
+  std::vector<Launch> plan;
+  const std::int64_t steps = step_count(epoch), full = std::min(steps, epoch.samples / epoch.batch);
+  if (full > 0) {
+    const std::int64_t launches = (full + per_launch - 1) / std::max<std::int64_t>(per_launch, 1);
+    const std::int64_t size = full / launches;
+    std::int64_t done = 0;
+    for (std::int64_t i = 0; i < launches; ++i, done += size)
+      plan.push_back({done * epoch.batch, size, epoch.batch});
+    for (; done < full; ++done) plan.push_back({done * epoch.batch, 1, epoch.batch});
+  }
+  if (steps > full) plan.push_back({full * epoch.batch, 1, epoch.samples - full * epoch.batch});
+  return plan;
+}
+
+std::int64_t steps_per_launch(const ir::Graph& step, bool accelerator) {
+  const double work = static_cast<double>(passes::graph_work(step));
+  const double seconds = (accelerator ? kAcceleratorStep : kProcessorStep) +
+                         work / (accelerator ? kAcceleratorRate : kProcessorRate);
+  return std::clamp(static_cast<std::int64_t>(kLaunchSeconds / seconds), std::int64_t{1}, kMostSteps);
+}
+
+std::int64_t evaluation_batch(std::int64_t samples) {
+  constexpr std::int64_t kSmallest = 64, kLargest = 512;
+  if (samples <= kLargest) return std::max<std::int64_t>(samples, 1);
+  for (std::int64_t batch = kLargest; batch >= kSmallest; --batch)
+    if (samples % batch == 0) return batch;
+  return 256;
+}
+
+}  // namespace systole::train

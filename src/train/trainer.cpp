@@ -1,0 +1,428 @@
+// A step is one traced function: forward, loss, metrics, gradients, the optimiser, and a guard that refuses a
+// step with bad numbers. It returns its numbers as one small array, so that a launch of many steps costs one
+// transfer.
+
+#include "systole/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "systole/base/error.h"
+#include "systole/tensor/math.h"
+#include "systole/tensor/random.h"
+#include "systole/tensor/shaping.h"
+#include "systole/tensor/transforms.h"
+#include "systole/train/saved_model.h"
+#include "train/bad_numbers.h"
+#include "train/feed.h"
+#include "train/trainer_impl.h"
+
+namespace systole::train {
+
+namespace {
+
+Error option_error(const char* option, const char* expected, double got) {
+  return Error(ErrorKind::kInvalidArgument, fmt::format("Trainer: {}", option), "out of range", expected,
+               fmt::format("{}", got));
+}
+
+std::optional<DType> small_float(Precision precision) {
+  switch (precision) {
+    case Precision::f32: return std::nullopt;
+    case Precision::bf16: return DType::bf16;
+    case Precision::f16: return DType::f16;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Loss::Loss(const char* name) : Loss(std::string(name)) {}
+Loss::Loss(const std::string& name) : f_(losses::by_name(name)) {}
+
+MetricChoice::MetricChoice(const char* name) : metric(metrics::by_name(name)) {}
+MetricChoice::MetricChoice(const std::string& name) : metric(metrics::by_name(name)) {}
+
+Trainer::Impl::Impl(ModelView given, std::shared_ptr<optim::Optimizer> chosen, TrainerOptions chosen_options)
+    : model(std::move(given)),
+      optimizer(std::move(chosen)),
+      options(std::move(chosen_options)),
+      step([this](const Fields& fields) { return training_step(fields); },
+           {.device = options.mesh ? "" : options.device,
+            .name = "training_step",
+            .mesh = options.mesh,
+            .deterministic = options.deterministic}),
+      test([this](const Fields& fields) { return test_step(fields); },
+           {.device = options.mesh ? "" : options.device,
+            .name = "test_step",
+            .mesh = options.mesh,
+            .deterministic = options.deterministic}),
+      predict([this](const Fields& inputs) { return output(inputs); },
+              {.device = options.mesh ? "" : options.device,
+               .name = "predict",
+               .mesh = options.mesh,
+               .deterministic = options.deterministic}) {
+  if (!optimizer) throw Error(ErrorKind::kInvalidArgument, "Trainer", "no optimiser");
+  if (options.accumulate < 1) throw option_error("accumulate", "at least 1", options.accumulate);
+  if (options.clip_norm < 0) throw option_error("clip_norm", "at least 0", options.clip_norm);
+  if (options.clip_value < 0) throw option_error("clip_value", "at least 0", options.clip_value);
+  if (options.ema < 0 || options.ema >= 1) throw option_error("ema", "0 or more, below 1", options.ema);
+  for (const MetricChoice& choice : options.metrics) {
+    (choice.metric.streams() ? streaming : collecting).push_back(metrics.size());
+    metrics.push_back(choice.metric);
+  }
+  if (options.precision == Precision::f16) scale.emplace();
+  if (options.accumulate > 1) accumulator.emplace(*optimizer, options.accumulate);
+  if (options.ema > 0) average.emplace(optimizer->parameters(), optim::EmaOptions{.decay = options.ema});
+  halted = Variable(Tensor(Literal::scalar<bool>(false)), "trainer.halted", false);
+  for (const auto& [name, variable] : nn::detail::parameters(model.inventory, true))
+    if (!variable.trainable()) statistics.push_back(variable);
+  statistics.push_back(random::default_key());
+  if (options.mesh) return;
+  if (!options.device.empty())
+    for (const NamedVariable& v : state()) v.variable.cell() ? Variable(v).move_to(options.device) : void();
+}
+
+Parameters Trainer::Impl::state() const {
+  Parameters all;
+  const auto add = [&](const char* part, const Parameters& list) {
+    for (const auto& [name, variable] : list) all.add(fmt::format("{}.{}", part, name), variable);
+  };
+  add("model", nn::detail::parameters(model.inventory, true));
+  add("optimizer", optimizer->state());
+  if (scale) add("scale", scale->state());
+  if (accumulator) add("accumulator", accumulator->state());
+  if (average) add("average", average->state());
+  all.add("trainer.halted", halted);
+  all.add("random.key", random::default_key());
+  return all;
+}
+
+Tensor Trainer::Impl::prepared(const Tensor& x) const {
+  if (options.prepare) return options.prepare(x);
+  return x.dtype() == DType::u8 ? x.to(DType::f32) / 255 : x;
+}
+
+Tensor Trainer::Impl::output(const Fields& inputs) const {
+  Fields given = inputs;
+  given[0] = prepared(given[0]);
+  const auto forward = [&](const Fields& x) { return model.forward(x); };
+  if (const auto dtype = small_float(options.precision)) return autocast(forward, *dtype)(given);
+  return forward(given);
+}
+
+Outcome Trainer::Impl::outcome(const Fields& fields) const {
+  if (options.step) return options.step(fields);
+  Fields inputs(fields.begin(), fields.end() - (fields.size() > 1 ? 1 : 0));
+  inputs[0] = prepared(inputs[0]);
+  // A sample with one field is its own target.
+  const Tensor target = fields.size() > 1 ? fields.back() : inputs[0];
+  const Tensor out = model.forward(inputs);
+  return {options.loss(out, target), out, target};
+}
+
+namespace {
+
+Tensor row(std::vector<Tensor> numbers) {
+  for (Tensor& x : numbers) x = mean(x.to(DType::f32));
+  return stack(numbers);
+}
+
+Tensor one_number(const Outcome& result) {
+  if (!result.loss.defined()) throw Error(ErrorKind::kInvalidArgument, "Trainer: step", "it gave no loss");
+  return result.loss.rank() == 0 ? result.loss : mean(result.loss);
+}
+
+}  // namespace
+
+// The loss, then the metrics.
+std::vector<Tensor> Trainer::Impl::measured(const Fields& fields) const {
+  const auto run = [&](const Fields& x) {
+    const Outcome result = outcome(x);
+    std::vector<Tensor> numbers{one_number(result)};
+    for (const std::size_t i : streaming) {
+      if (!result.output.defined() || !result.target.defined())
+        throw Error(ErrorKind::kInvalidArgument, "Trainer: step",
+                    fmt::format("metric {} needs an output and a target", metrics[i].name));
+      numbers.push_back(
+          stop_gradient(mean(metrics[i].per_sample(result.output, result.target).to(DType::f32))));
+    }
+    return numbers;
+  };
+  if (const auto dtype = small_float(options.precision)) return autocast(run, *dtype)(fields);
+  return run(fields);
+}
+
+Tensor Trainer::Impl::training_step(const Fields& given) {
+  const bool guarded = options.bad_numbers == BadNumbers::find;
+  std::vector<Tensor> before;
+  if (guarded)
+    for (const Variable& v : statistics) before.push_back(v.value());
+  const Fields fields = augment.empty() ? given : augment(given, random::next_key());
+  const std::span<const Variable> wanted = optimizer->parameters();
+  std::vector<Tensor> numbers, grads;
+  Tensor apply;
+  const auto loss = [&] {
+    std::vector<Tensor> all = measured(fields);
+    Tensor first = all[0];
+    return std::pair<Tensor, std::vector<Tensor>>(std::move(first), std::move(all));
+  };
+  if (scale) {
+    auto result = scale->value_and_grad(loss, wanted);
+    numbers = std::move(result.value.second);
+    grads = std::move(result.grads);
+    apply = result.finite;
+  } else {
+    auto result = value_and_grad(loss, wanted);
+    numbers = std::move(result.value.second);
+    grads = std::move(result.grads);
+  }
+  Tensor refused;
+  if (guarded) {
+    // An f16 gradient that overflows is the loss scale's business.
+    const Tensor fine =
+        scale ? is_finite(numbers[0]) : is_finite(numbers[0]) && optim::LossScale::all_finite(grads);
+    const Tensor goes_on = fine && !Tensor(halted);
+    apply = apply.defined() ? apply && goes_on : goes_on;
+    refused = !goes_on;
+  }
+  if (options.clip_value > 0) grads = optim::clip_by_value(grads, options.clip_value);
+  if (options.clip_norm > 0) grads = optim::clip_by_norm(grads, options.clip_norm).grads;
+  if (accumulator)
+    apply.defined() ? accumulator->update(grads, apply) : accumulator->update(grads);
+  else
+    apply.defined() ? optimizer->update(grads, apply) : optimizer->update(grads);
+  if (scale) scale->update(apply);
+  if (average) average->update();
+  if (guarded) {
+    halted.assign(refused);
+    for (std::size_t i = 0; i < statistics.size(); ++i)
+      statistics[i].assign(where(refused, before[i], statistics[i].value()));
+  }
+  numbers.push_back(refused.defined() ? refused : Tensor(Literal::scalar<bool>(false)));
+  return row(std::move(numbers));
+}
+
+Tensor Trainer::Impl::test_step(const Fields& fields) const { return row(measured(fields)); }
+
+void Trainer::Impl::report_bad_numbers(const Fields& fields, const std::string& where) {
+  std::string found;
+  if (options.bad_numbers == BadNumbers::find) {
+    const ModeScope mode(model.inventory, true);
+    Fields moved;
+    for (const Tensor& x : fields) moved.push_back(x);
+    const auto augmented = [&](const Fields& x) {
+      return augment.empty() ? x : augment(x, random::next_key());
+    };
+    found = first_bad_op([&](const Fields& x) { return measured(augmented(x)); }, moved);
+    if (found.empty()) {
+      found = first_bad_op(
+          [&](const Fields& x) {
+            const Fields ready = augmented(x);
+            return value_and_grad([&] { return measured(ready)[0]; }, optimizer->parameters()).grads;
+          },
+          moved);
+      if (!found.empty()) found = "in the gradient, " + found;
+    }
+    halted.assign(Tensor(Literal::scalar<bool>(false)).to(halted.value().device().to_string()));
+  }
+  if (options.bad_numbers == BadNumbers::find && found.empty())
+    found = "no op gives such a number on the host, where it is computed in f64";
+  throw Error(ErrorKind::kInvalidArgument, where,
+              found.empty() ? "the loss is not finite; BadNumbers::find would name the op"
+                            : fmt::format("numbers are not finite: {}", found));
+}
+
+std::string Trainer::Impl::device() const {
+  if (options.mesh) return "";
+  if (!options.device.empty()) return options.device;
+  const Parameters& list = optimizer->parameters();
+  return list.empty() ? current_device().to_string() : list[0].variable.value().device().to_string();
+}
+
+Logs Trainer::Impl::logs(std::span<const double> sums, double samples) const {
+  Logs result;
+  result.set("loss", sums[0] / samples);
+  for (std::size_t i = 0; i < streaming.size(); ++i)
+    result.set(metrics[streaming[i]].name, sums[i + 1] / samples);
+  return result;
+}
+
+Trainer::Trainer(ModelView model, std::shared_ptr<optim::Optimizer> optimizer, TrainerOptions options)
+    : impl_(std::make_unique<Impl>(std::move(model), std::move(optimizer), std::move(options))) {}
+Trainer::~Trainer() = default;
+Trainer::Trainer(Trainer&&) noexcept = default;
+Trainer& Trainer::operator=(Trainer&&) noexcept = default;
+
+void Trainer::refuse_inputs(std::size_t count) {
+  throw Error(ErrorKind::kInvalidArgument, "Trainer",
+              fmt::format("the model's forward does not take {} Tensors", count),
+              "a sample's fields, but for the target, as arguments; TrainerOptions::step for another use");
+}
+
+optim::Optimizer& Trainer::optimizer() { return *impl_->optimizer; }
+Parameters Trainer::state() const { return impl_->state(); }
+
+namespace {
+
+// The weights of an average in place of the model's, for a while.
+class AverageScope {
+ public:
+  explicit AverageScope(std::optional<optim::Ema>& average) : average_(average) {
+    if (average_) average_->swap();
+  }
+  ~AverageScope() {
+    if (average_) average_->swap();
+  }
+  AverageScope(const AverageScope&) = delete;
+  AverageScope& operator=(const AverageScope&) = delete;
+
+ private:
+  std::optional<optim::Ema>& average_;
+};
+
+std::int64_t samples_for(const data::Source& data, const EvaluateOptions& options, std::int64_t batch,
+                         const char* what) {
+  if (data.endless() && options.steps == 0)
+    throw Error(ErrorKind::kInvalidArgument, what, "the data has no end", "EvaluateOptions::steps");
+  if (data.empty()) throw Error(ErrorKind::kInvalidArgument, what, "there is no data");
+  if (options.steps == 0) return data.size();
+  return std::min(data.size() / batch >= options.steps ? options.steps * batch : data.size(), data.size());
+}
+
+constexpr std::int64_t kResident = std::int64_t{2} << 30;
+
+}  // namespace
+
+Feed Trainer::Impl::evaluation_feed(const data::Source& data, const EvaluateOptions& chosen,
+                                    std::vector<Launch>& plan, std::size_t fields) const {
+  std::int64_t batch = chosen.batch;
+  if (batch == 0) batch = data.endless() ? 256 : evaluation_batch(data.size());
+  if (options.mesh) {  // what is split must divide evenly
+    const std::int64_t devices = options.mesh->size();
+    batch = std::max(batch / devices, std::int64_t{1}) * devices;
+  }
+  const std::int64_t samples = samples_for(data, chosen, batch, "evaluate");
+  Feed feed(data, {.batch = batch,
+                   .map = chosen.map,
+                   .steps = data.endless() ? chosen.steps : 0,
+                   .resident_bytes = kResident,
+                   .device = device(),
+                   .fields = fields});
+  plan = plan_epoch({.samples = samples, .batch = batch}, 16);
+  feed.begin_epoch(0, 0);
+  return feed;
+}
+
+Logs Trainer::evaluate(const data::Source& data, const EvaluateOptions& options) {
+  Impl& impl = *impl_;
+  const ModeScope mode(impl.model.inventory, false);
+  const AverageScope weights(impl.average);
+  std::vector<Launch> plan;
+  Feed feed = impl.evaluation_feed(data, options, plan, 0);
+  std::vector<double> sums(impl.streaming.size() + 1);
+  double samples = 0;
+  for (const Launch& launch : plan) {
+    const std::vector<float> rows = feed.run(impl.test, launch).to_vector<float>();
+    for (std::int64_t s = 0; s < launch.steps; ++s)
+      for (std::size_t c = 0; c < sums.size(); ++c)
+        sums[c] += static_cast<double>(rows[static_cast<std::size_t>(s) * sums.size() + c]) *
+                   static_cast<double>(launch.batch);
+    samples += static_cast<double>(launch.samples());
+  }
+  Logs logs = impl.logs(sums, samples);
+  if (!impl.collecting.empty()) impl.add_collected(logs, data, options);
+  return logs;
+}
+
+void Trainer::Impl::add_collected(Logs& logs, const data::Source& data, const EvaluateOptions& chosen) {
+  if (options.step)
+    throw Error(ErrorKind::kUnsupported, "evaluate",
+                fmt::format("{} needs the outputs of all samples, which a step of your own does not give",
+                            metrics[collecting[0]].name));
+  std::vector<Literal> outputs, targets;
+  each_output(data, chosen, [&](const Tensor& out, const Fields& fields) {
+    outputs.push_back(out.literal());
+    targets.push_back(fields.back().literal());
+  });
+  const Tensor all = joined_rows(outputs), truth = joined_rows(targets);
+  for (const std::size_t i : collecting) logs.set(metrics[i].name, metrics[i].of_all(all, truth));
+}
+
+Tensor Trainer::Impl::joined_rows(const std::vector<Literal>& parts) {
+  std::vector<Tensor> tensors;
+  const DeviceScope host("reference");
+  for (const Literal& part : parts) tensors.emplace_back(part);
+  return parts.size() == 1 ? tensors[0] : Tensor(concat(tensors).literal());
+}
+
+void Trainer::Impl::each_output(const data::Source& data, const EvaluateOptions& chosen,
+                                const std::function<void(const Tensor&, const Fields&)>& use) {
+  std::vector<Launch> plan;
+  Feed feed = evaluation_feed(data, chosen, plan, 0);
+  for (const Launch& launch : plan)
+    for (std::int64_t s = 0; s < launch.steps; ++s) {
+      const Launch one{launch.first + s * launch.batch, 1, launch.batch};
+      const Fields fields = feed.next_fields(one);
+      Fields inputs(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(inputs_of(fields.size())));
+      use(predict(inputs), fields);
+    }
+}
+
+std::size_t Trainer::Impl::inputs_of(std::size_t fields) const { return fields > 1 ? fields - 1 : 1; }
+
+Logs Trainer::evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options) {
+  return evaluate(data::arrays(x, y), options);
+}
+
+Tensor Trainer::predict(const data::Source& data, const EvaluateOptions& options) {
+  Impl& impl = *impl_;
+  const ModeScope mode(impl.model.inventory, false);
+  const AverageScope weights(impl.average);
+  std::vector<Literal> outputs;
+  impl.each_output(data, options,
+                   [&](const Tensor& out, const Fields&) { outputs.push_back(out.literal()); });
+  return Impl::joined_rows(outputs);
+}
+
+Tensor Trainer::predict(const Tensor& x, const EvaluateOptions& options) {
+  return predict(data::arrays(x), options);
+}
+
+Logs Trainer::train_on_batch(std::span<const Tensor> fields) {
+  Impl& impl = *impl_;
+  if (fields.empty()) throw Error(ErrorKind::kInvalidArgument, "train_on_batch", "no fields");
+  const ModeScope mode(impl.model.inventory, true);
+  const Fields given(fields.begin(), fields.end());
+  const std::vector<float> numbers = impl.step(given).to_vector<float>();
+  if (impl.is_bad(numbers)) impl.report_bad_numbers(given, "train_on_batch");
+  const std::vector<double> sums(numbers.begin(), numbers.end() - 1);
+  return impl.logs(sums, 1);
+}
+
+bool Trainer::Impl::is_bad(std::span<const float> numbers) const {
+  if (options.bad_numbers == BadNumbers::ignore) return false;
+  return numbers.back() != 0 || !std::isfinite(numbers[0]);
+}
+
+void Trainer::save(const std::filesystem::path& file, std::optional<Type> input) {
+  Impl& impl = *impl_;
+  if (!input) input = impl.input;
+  if (!input)
+    throw Error(ErrorKind::kInvalidArgument, "Trainer::save", "nothing says what the input is like",
+                "fit() before it, or the type of a batch as argument");
+  const ModeScope mode(impl.model.inventory, false);
+  const AverageScope weights(impl.average);
+  detail::save_model(file, impl.model.inventory,
+                     [&](const Flat& flat) { return tree::flat(impl.output(flat.tensors)); },
+                     {InputSpec(*input)}, {.classes = impl.classes});
+}
+
+FitResult Trainer::fit(const Tensor& x, const Tensor& y, const FitOptions& options) {
+  return fit(data::arrays(x, y), options);
+}
+
+}  // namespace systole::train

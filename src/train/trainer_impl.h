@@ -1,0 +1,80 @@
+#pragma once
+
+// A Trainer's inside: the compiled step, evaluation and prediction, and what they keep between launches.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "systole/nn/summary.h"
+#include "systole/tensor/compiled.h"
+#include "systole/train/trainer.h"
+#include "train/feed.h"
+#include "train/steps.h"
+
+namespace systole::train {
+
+using Fields = std::vector<Tensor>;
+
+// The mode of a model for a while.
+class ModeScope {
+ public:
+  ModeScope(const nn::Inventory& found, bool training) : modes_(found) {
+    nn::detail::set_training(found, training);
+  }
+
+ private:
+  nn::detail::Modes modes_;
+};
+
+struct Trainer::Impl {
+  Impl(ModelView model, std::shared_ptr<optim::Optimizer> optimizer, TrainerOptions options);
+
+  // What a step gives back, a number each: the loss, the streaming metrics, whether it was refused.
+  std::size_t columns() const { return streaming.size() + 2; }
+
+  Parameters state() const;
+  Outcome outcome(const Fields& fields) const;
+  std::vector<Tensor> measured(const Fields& fields) const;  // the loss, then the streaming metrics
+  Tensor training_step(const Fields& fields);
+  Tensor test_step(const Fields& fields) const;
+  Tensor output(const Fields& inputs) const;
+  Tensor prepared(const Tensor& x) const;
+
+  // Says why a step on these fields was refused.
+  [[noreturn]] void report_bad_numbers(const Fields& fields, const std::string& where);
+
+  std::string device() const;
+  Logs logs(std::span<const double> sums, double samples) const;
+  std::size_t inputs_of(std::size_t fields) const;  // those before the target
+  bool is_bad(std::span<const float> numbers) const;
+
+  Feed evaluation_feed(const data::Source& data, const EvaluateOptions& options, std::vector<Launch>& plan,
+                       std::size_t fields) const;
+  void each_output(const data::Source& data, const EvaluateOptions& options,
+                   const std::function<void(const Tensor& output, const Fields& fields)>& use);
+  void add_collected(Logs& logs, const data::Source& data, const EvaluateOptions& options);
+  static Tensor joined_rows(const std::vector<Literal>& parts);
+
+  ModelView model;
+  std::shared_ptr<optim::Optimizer> optimizer;
+  TrainerOptions options;
+  std::vector<metrics::Metric> metrics;
+  std::vector<std::size_t> streaming, collecting;  // which of them are means, which need all outputs
+  std::optional<optim::LossScale> scale;
+  std::optional<optim::Accumulator> accumulator;
+  std::optional<optim::Ema> average;
+  Variable halted;                   // after a step with bad numbers nothing changes any more
+  std::vector<Variable> statistics;  // what a step may assign beside the optimiser: running means, the key
+  data::Transforms augment;
+  std::optional<Type> input;  // of the data last fitted, without the batch
+  std::vector<std::string> classes;
+
+  Function<Tensor(const Fields&)> step, test, predict;
+};
+
+}  // namespace systole::train

@@ -2,13 +2,20 @@
 
 // Data to learn from, and pictures to look at.
 //
-//   data::Digits train = data::digits(20'000, 1), test = data::digits(5'000, 2);
-//   Tensor x(train.images), y(train.labels);
+//   auto [train, test] = data::open("mnist:data/mnist");       // sets.h: files; source.h: what to do with
+//   them data::Loader loader(train, {.batch = 64, .map = {data::Flip{}, data::Normalise{}}}); for (const
+//   data::Batch& b : loader) step(b.x(), b.y());
 
 #include <cstdint>
 
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
+#include "systole/data/audio.h"
+#include "systole/data/folds.h"
+#include "systole/data/loader.h"
+#include "systole/data/sets.h"
+#include "systole/data/source.h"
+#include "systole/data/transforms.h"
 
 namespace systole::data {
 

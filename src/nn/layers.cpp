@@ -65,7 +65,8 @@ BatchNorm::BatchNorm(std::int64_t channels, BatchNormOptions options)
 }
 
 Tensor BatchNorm::forward(const Tensor& x) const {
-  if (!training) return observed(*this, batch_norm(x, weight, bias, running_mean, running_var, eps));
+  if (!training || frozen)
+    return observed(*this, batch_norm(x, weight, bias, running_mean, running_var, eps));
   const BatchStatistics batch = batch_norm_train(x, weight, bias, eps);
   const std::int64_t count = x.size() / std::max<std::int64_t>(x.size(-1), 1);
   if (count < 2)

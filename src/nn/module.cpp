@@ -77,9 +77,7 @@ void renew(const Inventory& found, std::optional<DType> dtype) {
     Variable& variable = *cell.variable;
     if (dtype && (!is_float(variable.dtype()) || variable.dtype() == *dtype)) continue;
     const auto [place, fresh] = renewed.try_emplace(variable.cell().get());
-    if (fresh)
-      place->second = dtype ? Variable(variable.value().to(*dtype), variable.name(), variable.trainable())
-                            : variable.clone();
+    if (fresh) place->second = dtype ? variable.clone(*dtype) : variable.clone();
     variable = place->second;
   }
 }

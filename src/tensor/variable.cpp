@@ -55,7 +55,12 @@ void Variable::assign(const Tensor& value) {
   recording::assign_variable(cell_, converted);
 }
 
-Variable Variable::clone() const { return Variable(value(), name(), trainable()); }
+Variable Variable::clone() const { return clone(dtype()); }
+Variable Variable::clone(DType dtype) const {
+  Variable copy(value().to(dtype), name(), cell_->trainable);
+  copy.cell_->frozen = cell_->frozen;
+  return copy;
+}
 
 Variable& Variable::operator+=(const Tensor& x) {
   assign(recording::binary(ir::Op::add, value(), x));
@@ -84,7 +89,9 @@ std::int64_t Variable::size(std::int64_t axis) const {
 
 const std::string& Variable::name() const { return cell_of(cell_)->name; }
 void Variable::set_name(std::string name) { cell_of(cell_)->name = std::move(name); }
-bool Variable::trainable() const { return cell_of(cell_)->trainable; }
+bool Variable::trainable() const { return cell_of(cell_)->trainable && !cell_->frozen; }
+bool Variable::frozen() const { return cell_of(cell_)->frozen; }
+void Variable::set_frozen(bool frozen) { cell_of(cell_)->frozen = frozen; }
 void Variable::set_trainable(bool trainable) { cell_of(cell_)->trainable = trainable; }
 
 }  // namespace systole

@@ -87,6 +87,7 @@ struct SYSTOLE_API BatchNorm {
   Variable num_batches_tracked;        // i64
   double eps, momentum;
   Setting<bool> training = true;
+  Setting<bool> frozen = false;  // the running statistics serve in training too, and stay: nn::freeze
 
   template <class V>
   static void visit(BatchNorm& self, V&& v) {

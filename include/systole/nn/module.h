@@ -17,7 +17,8 @@
 //
 //   template <class V> void visit(V&& v) { v("fc1", fc1_); v("fc2", fc2_); }
 //
-// or a static visit(self, v), which serves const objects as well. A copy of a module shares its Variables;
+// or a static visit(self, v), which serves const objects as well; one whose members are known only at run
+// time (AnyModule) has a function walk(path, depth, inventory). A copy of a module shares its Variables;
 // clone() makes new ones.
 
 #include <array>
@@ -119,6 +120,7 @@ struct Inventory {
     std::size_t cells_end = 0;  // … and with it
     int depth = 0;
     Mode mode = {};
+    Setting<bool>* frozen = nullptr;  // a member `frozen`: whether running statistics stay as they are
   };
   std::vector<Cell> cells;
   std::vector<Part> parts;
@@ -166,6 +168,9 @@ struct IsSharedClass<std::shared_ptr<T>> : std::is_class<T> {};
 
 template <class M>
 concept Visited = StaticVisit<M> || MemberVisit<M>;
+// Walks itself, at run time.
+template <class M>
+concept Walker = requires(M& module, const std::string& path, Inventory& out) { module.walk(path, 0, out); };
 template <class M>
 concept Plain = reflect::Aggregate<M> && !Visited<M> && !IsList<M>::value;
 
@@ -200,6 +205,8 @@ void walk(M& object, const std::string& path, int depth, Inventory& out) {
     walk(const_cast<std::remove_const_t<M>&>(object), path, depth, out);
   } else if constexpr (std::same_as<M, Variable>) {
     if (object.defined()) out.cells.push_back({path, &object});
+  } else if constexpr (Walker<M>) {
+    object.walk(path, depth, out);
   } else if constexpr (Visited<M> || Plain<M>) {
     Inventory::Part part{path, reflect::type_name<M>, &object, out.cells.size()};
     part.depth = depth;
@@ -211,6 +218,10 @@ void walk(M& object, const std::string& path, int depth, Inventory& out) {
                          { (object.training) } -> std::same_as<bool&>;
                        })
       part.mode.flag = &object.training;
+    if constexpr (requires {
+                    { (object.frozen) } -> std::same_as<Setting<bool>&>;
+                  })
+      part.frozen = &object.frozen;
     const std::size_t at = out.parts.size();
     out.parts.push_back(std::move(part));
     walk_members(object, path, depth + 1, out);
@@ -253,7 +264,7 @@ SYSTOLE_API void load(const Inventory& found, const std::map<std::string, Tensor
 
 template <class M>
 concept Module = std::is_class_v<M> && !std::same_as<M, Tensor> &&
-                 (detail::Visited<M> || detail::Plain<M> || detail::IsList<M>::value ||
+                 (detail::Visited<M> || detail::Walker<M> || detail::Plain<M> || detail::IsList<M>::value ||
                   detail::IsTuple<M>::value || detail::IsHolder<M>::value || detail::IsMap<M>::value);
 
 template <Module M>

@@ -45,6 +45,7 @@ class SYSTOLE_API Variable {
   Variable& operator-=(const Tensor& x);
   Variable& operator*=(const Tensor& x);
   Variable clone() const;                 // a new cell with the value of now
+  Variable clone(DType dtype) const;      // converted
   void move_to(std::string_view device);  // the value, to another device
 
   const Type& type() const;
@@ -69,8 +70,10 @@ class SYSTOLE_API Variable {
 
   const std::string& name() const;
   void set_name(std::string name);
-  bool trainable() const;  // whether parameters() lists it
+  bool trainable() const;  // whether parameters() lists it: made so, and not frozen
   void set_trainable(bool trainable);
+  bool frozen() const;
+  void set_frozen(bool frozen);  // for a while: a statistic stays none of the parameters afterwards
 
   bool same_cell(const Variable& other) const { return cell_ == other.cell_; }
   const std::shared_ptr<recording::Cell>& cell() const { return cell_; }  // of the library's own use

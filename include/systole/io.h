@@ -43,5 +43,6 @@ SYSTOLE_API std::vector<std::byte> npy_bytes(const Literal& value);
 // A picture, u8[height,width] in grey or u8[height,width,3] in red, green and blue. Throws kUnsupported when
 // the library was built without libpng.
 SYSTOLE_API void save_png(const std::filesystem::path& file, const Literal& picture);
+SYSTOLE_API std::vector<std::byte> png_bytes(const Literal& picture);  // what save_png writes
 
 }  // namespace systole::io

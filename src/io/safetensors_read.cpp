@@ -251,14 +251,4 @@ Digest SafetensorsReader::check_digest() const {
   return Digest::right;
 }
 
-std::map<std::string, Tensor> load_safetensors(const fs::path& file) {
-  const SafetensorsReader reader(file);
-  std::map<std::string, Tensor> all;
-  for (std::string& name : reader.names()) {
-    Tensor value = reader.tensor(name);
-    all.emplace(std::move(name), std::move(value));
-  }
-  return all;
-}
-
 }  // namespace systole::io

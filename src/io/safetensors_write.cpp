@@ -11,7 +11,6 @@
 #include "io/json.h"
 #include "io/safetensors_format.h"
 #include "systole/base/error.h"
-#include "systole/io.h"
 #include "systole/io/safetensors.h"
 
 namespace systole::io {
@@ -95,15 +94,6 @@ Layout layout_of(const std::string& file, std::span<const NamedArray> arrays, co
   return out;
 }
 
-std::vector<NamedArray> evaluated(const std::map<std::string, Tensor>& tensors) {
-  std::vector<Tensor> values;
-  for (const auto& [name, tensor] : tensors) values.push_back(tensor);
-  evaluate(std::span<const Tensor>(values));
-  std::vector<NamedArray> arrays;
-  for (const auto& [name, tensor] : tensors) arrays.push_back({name, tensor.literal()});
-  return arrays;
-}
-
 }  // namespace
 
 void save_safetensors(const std::filesystem::path& file, std::span<const NamedArray> arrays,
@@ -113,11 +103,6 @@ void save_safetensors(const std::filesystem::path& file, std::span<const NamedAr
   out.write(std::as_bytes(std::span(layout.header)));
   for (const NamedArray* array : layout.arrays) out.write(array->value.as_bytes());
   out.commit();
-}
-
-void save_safetensors(const std::filesystem::path& file, const std::map<std::string, Tensor>& tensors,
-                      const Metadata& metadata, SafetensorsOptions options) {
-  save_safetensors(file, evaluated(tensors), metadata, options);
 }
 
 std::vector<std::byte> safetensors_bytes(std::span<const NamedArray> arrays, const Metadata& metadata,

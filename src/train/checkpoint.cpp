@@ -46,6 +46,22 @@ bool is_left_over(const std::string& name) {
   return process && *process > 0 && ::kill(static_cast<pid_t>(*process), 0) != 0 && errno == ESRCH;
 }
 
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code code;
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
+    names.push_back(it->path().filename().string());
+  if (code && code != std::errc::no_such_file_or_directory)
+    throw Error(ErrorKind::kIo, folder.string(), "cannot list the folder: " + code.message());
+  return names;
+}
+
+void remove_file(const fs::path& file) {
+  std::error_code code;
+  fs::remove(file, code);
+  if (code) throw Error(ErrorKind::kIo, file.string(), "cannot remove the file: " + code.message());
+}
+
 }  // namespace
 
 Parameters joined(std::initializer_list<std::pair<std::string, Parameters>> parts) {
@@ -143,13 +159,10 @@ CheckpointFolder::CheckpointFolder(fs::path folder, CheckpointOptions options)
                 fmt::format("keep {}, retries {}", options_.keep, options_.retries));
   std::error_code code;
   fs::create_directories(folder_, code);
-  if (!fs::is_directory(folder_))
+  if (std::error_code other; !fs::is_directory(folder_, other))
     throw Error(ErrorKind::kIo, folder_.string(), "cannot make the folder: " + code.message());
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, code))
-    if (is_left_over(entry.path().filename().string())) {
-      std::error_code ignored;  // it costs room, nothing else
-      fs::remove(entry.path(), ignored);
-    }
+  for (const std::string& name : names_in(folder_))
+    if (is_left_over(name)) fs::remove(folder_ / name, code);  // one that stays costs room, nothing else
 }
 
 fs::path CheckpointFolder::file(std::int64_t step) const {
@@ -158,12 +171,8 @@ fs::path CheckpointFolder::file(std::int64_t step) const {
 
 std::vector<CheckpointFolder::Entry> CheckpointFolder::list() const {
   std::vector<Entry> entries;
-  std::error_code code;
-  for (fs::directory_iterator it(folder_, code), end; !code && it != end; it.increment(code))
-    if (const std::optional<std::int64_t> step = step_of(it->path().filename().string()))
-      entries.push_back({*step, it->path()});
-  if (code && code != std::errc::no_such_file_or_directory)
-    throw Error(ErrorKind::kIo, folder_.string(), "cannot list the folder: " + code.message());
+  for (const std::string& name : names_in(folder_))
+    if (const std::optional<std::int64_t> step = step_of(name)) entries.push_back({*step, folder_ / name});
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.step < b.step; });
   return entries;
 }
@@ -191,13 +200,11 @@ void CheckpointFolder::remove_old(std::int64_t newest) const {
   std::vector<Entry> entries = list();
   std::erase_if(entries, [&](const Entry& entry) { return entry.step > newest; });
   const auto keep = static_cast<std::size_t>(options_.keep);
-  for (std::size_t i = 0; i + keep < entries.size(); ++i) {
-    std::error_code code;
-    fs::remove(entries[i].file, code);
-    if (code)
-      log(LogLevel::warn,
-          fmt::format("checkpoint: cannot remove {}: {}", entries[i].file.string(), code.message()));
-  }
+  for (std::size_t i = 0; i + keep < entries.size(); ++i) try {
+      remove_file(entries[i].file);
+    } catch (const Error& error) {
+      log(LogLevel::warn, fmt::format("checkpoint: {}", error.what()));
+    }
 }
 
 void CheckpointFolder::write(const Checkpoint& checkpoint) {
@@ -250,11 +257,11 @@ std::optional<Checkpoint> CheckpointFolder::load_best() const {
 }
 
 void CheckpointFolder::clear() {
-  for (const Entry& entry : list()) fs::remove(entry.file);
-  fs::remove(best_file());
+  for (const Entry& entry : list()) remove_file(entry.file);
+  remove_file(best_file());
 }
 
-std::string tuning_choices() { return runtime::is_deterministic() ? std::string() : tuning::choices(); }
+std::string tuning_choices() { return tuning::choices(); }
 void set_tuning_choices(std::string_view text) { tuning::set_choices(text, "checkpoint"); }
 
 }  // namespace systole::train

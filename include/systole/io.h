@@ -14,15 +14,11 @@
 
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
+#include "systole/io/named_array.h"
 #include "systole/io/safetensors.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole::io {
-
-struct NamedArray {
-  std::string name;
-  Literal value;
-};
 
 SYSTOLE_API Literal load_npy(const std::filesystem::path& file);
 SYSTOLE_API void save_npy(const std::filesystem::path& file, const Literal& value);

@@ -21,11 +21,4 @@ void unknown_word(std::string where, std::string_view kind, std::string_view wor
   unknown_word(std::move(where), kind, word, std::span<const std::string_view>(views));
 }
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
-
 }  // namespace systole::nn

@@ -16,6 +16,4 @@ namespace systole::nn {
 [[noreturn]] void unknown_word(std::string where, std::string_view kind, std::string_view word,
                                const std::vector<std::string>& known);
 
-std::string lower_case(std::string_view text);  // of ASCII letters
-
 }  // namespace systole::nn

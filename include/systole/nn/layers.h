@@ -54,13 +54,14 @@ struct SYSTOLE_API Embedding {
 // Over the last axis.
 struct LayerNormOptions {
   double eps = 1e-5;
+  bool bias = true;
 };
 struct SYSTOLE_API LayerNorm {
   explicit LayerNorm(std::int64_t width, LayerNormOptions options = {});
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }
 
-  Variable weight, bias;  // [width]
+  Variable weight, bias;  // [width]; the bias undefined without one
   double eps;
 
   template <class V>
@@ -104,6 +105,22 @@ struct SYSTOLE_API Dropout {
   Setting<bool> training = true;
 
   Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+};
+
+// In training, zeroes whole channels of an image or a sequence, as PyTorch's Dropout2d and Dropout1d do.
+struct SYSTOLE_API Dropout2d {
+  double p = 0.5;
+  Setting<bool> training = true;
+
+  Tensor forward(const Tensor& x) const;  // [batch, height, width, channels]
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+};
+struct SYSTOLE_API Dropout1d {
+  double p = 0.5;
+  Setting<bool> training = true;
+
+  Tensor forward(const Tensor& x) const;  // [batch, width, channels]
   Tensor operator()(const Tensor& x) const { return forward(x); }
 };
 

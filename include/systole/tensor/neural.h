@@ -93,7 +93,10 @@ SYSTOLE_API Tensor avg_pool1d(const Tensor& x, PerAxis window, const PoolOptions
 SYSTOLE_API Tensor avg_pool2d(const Tensor& x, PerAxis window, const PoolOptions& options = {});
 SYSTOLE_API Tensor adaptive_avg_pool1d(const Tensor& x, std::int64_t size);  // means of `size` equal shares
 SYSTOLE_API Tensor adaptive_avg_pool2d(const Tensor& x, PerAxis size);
+SYSTOLE_API Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t size);
+SYSTOLE_API Tensor adaptive_max_pool2d(const Tensor& x, PerAxis size);
 SYSTOLE_API Tensor global_avg_pool(const Tensor& x);  // [batch, …, channels] to [batch, channels]
+SYSTOLE_API Tensor global_max_pool(const Tensor& x);
 
 // Activations; the slope at a kink is PyTorch's, 0 for relu at 0.
 enum class GeluForm { exact, tanh };
@@ -110,6 +113,7 @@ SYSTOLE_API Tensor silu(const Tensor& x);         // x · sigmoid(x)
 SYSTOLE_API Tensor mish(const Tensor& x);         // x · tanh(softplus(x))
 SYSTOLE_API Tensor hardsigmoid(const Tensor& x);  // x/6 + 1/2, cut to [0, 1]
 SYSTOLE_API Tensor hardswish(const Tensor& x);    // x · hardsigmoid(x)
+SYSTOLE_API Tensor softsign(const Tensor& x);     // x / (1 + |x|)
 
 // Distributions over an axis.
 SYSTOLE_API Tensor softmax(const Tensor& x, std::int64_t axis = -1);
@@ -132,11 +136,14 @@ SYSTOLE_API BatchStatistics batch_norm_train(const Tensor& x, const Tensor& weig
 
 // softmax(scale · q·kᵀ)·v on [batch, heads, length, depth]; scale 0 means 1/√depth. The causal mask lets
 // query i see keys up to i + (keys - queries); `mask` broadcasts to [batch, heads, queries, keys]: a bool one
-// says what is seen, a float one is added to the scores.
+// says what is seen, a float one is added to the scores. With a dropout, the weights of the keys are dropped
+// by `key`, which must be given.
 struct AttentionOptions {
   bool causal = false;
   double scale = 0;
   Tensor mask = {};
+  double dropout = 0;
+  Tensor key = {};
 };
 SYSTOLE_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                              const AttentionOptions& options = {});
@@ -156,6 +163,13 @@ struct GruOutput {
 };
 SYSTOLE_API GruOutput gru(const Tensor& x, const Tensor& h, const Tensor& w, const Tensor& r,
                           const Tensor& w_bias, const Tensor& r_bias);
+// h = f(w·x + r·h + biases); f is tanh, or relu.
+enum class RnnForm { tanh, relu };
+struct RnnOutput {
+  Tensor y, h;
+};
+SYSTOLE_API RnnOutput rnn(const Tensor& x, const Tensor& h, const Tensor& w, const Tensor& r,
+                          const Tensor& w_bias, const Tensor& r_bias, RnnForm form = RnnForm::tanh);
 
 // Zero with probability p, else x / (1 - p). The same key drops the same elements.
 SYSTOLE_API Tensor dropout(const Tensor& x, double p, const Tensor& key);

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "systole/base/error.h"
+#include "systole/nn/activations.h"
 #include "systole/tensor/shaping.h"
 
 namespace systole::nn::models {
@@ -13,7 +13,7 @@ Mlp::Mlp(std::int64_t in, std::int64_t hidden, std::int64_t classes)
 Mlp::Mlp(std::int64_t in, std::vector<std::int64_t> hidden, std::int64_t classes)
     : Mlp(MlpOptions{.in = in, .hidden = std::move(hidden), .classes = classes}) {}
 
-Mlp::Mlp(const MlpOptions& options) : activation_(options.activation), dropout_{options.dropout} {
+Mlp::Mlp(const MlpOptions& options) : activation_(activation(options.activation)), dropout_{options.dropout} {
   std::int64_t in = options.in;
   for (const std::int64_t width : options.hidden) {
     layers_.emplace_back(in, width);

@@ -102,7 +102,8 @@ Tensor Bert::forward(const BertInput& input) const {
 
 Tensor Bert::pooled(const Tensor& hidden) const {
   if (!pooler_)
-    throw Error(ErrorKind::kUnsupported, "Bert", "this model was made without a pooler", "Bert(options, true)");
+    throw Error(ErrorKind::kUnsupported, "Bert", "this model was made without a pooler",
+                "Bert(options, true)");
   return tanh((*pooler_)(hidden[{all, 0}]));
 }
 

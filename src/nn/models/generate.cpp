@@ -69,7 +69,9 @@ struct Generator::State {
     }
     return random::categorical(key, scores / temperature.to(scores.dtype()), 0);
   }
-  static Tensor top_k_of(const Tensor& scores, std::int64_t k) { return systole::top_k(scores, k).first[k - 1]; }
+  static Tensor top_k_of(const Tensor& scores, std::int64_t k) {
+    return systole::top_k(scores, k).first[k - 1];
+  }
 
   Gpt2 model;
   std::vector<Variable> seen;  // keys and values of each layer: [1, heads, length, depth]
@@ -112,9 +114,9 @@ std::vector<int> Generator::operator()(std::span<const int> prompt, std::int64_t
   while (words.size() < end) {
     if (at - start == length) at = start = words.size() - std::max<std::size_t>(length / 2, 1);
     std::vector<Tensor> keys = random::split(key);
-    const Tensor next = state.step(Tensor(Literal::scalar<std::int32_t>(words[at])),
-                                   Tensor(Literal::scalar<std::int32_t>(static_cast<std::int32_t>(at - start))),
-                                   temperature, keys[0]);
+    const Tensor next = state.step(
+        Tensor(Literal::scalar<std::int32_t>(words[at])),
+        Tensor(Literal::scalar<std::int32_t>(static_cast<std::int32_t>(at - start))), temperature, keys[0]);
     if (++at < words.size()) continue;  // still in the prompt
     key = keys[1];
     words.push_back(next.item<int>());

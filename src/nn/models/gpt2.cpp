@@ -86,9 +86,12 @@ struct Renamed {
   bool transposed = false;
 };
 constexpr std::array kRenamed{
-    Renamed{"attn.c_attn.", "qkv.", true}, Renamed{"attn.c_proj.", "proj.", true},
-    Renamed{"mlp.c_fc.", "fc.", true},     Renamed{"mlp.c_proj.", "fc2.", true},
-    Renamed{"ln_1.", "ln1."},              Renamed{"ln_2.", "ln2."},
+    Renamed{"attn.c_attn.", "qkv.", true},
+    Renamed{"attn.c_proj.", "proj.", true},
+    Renamed{"mlp.c_fc.", "fc.", true},
+    Renamed{"mlp.c_proj.", "fc2.", true},
+    Renamed{"ln_1.", "ln1."},
+    Renamed{"ln_2.", "ln2."},
     Renamed{"ln_f.", "lnf."},
 };
 

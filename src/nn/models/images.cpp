@@ -60,11 +60,12 @@ Conv2d conv3(std::int64_t in, std::int64_t out, bool padded) {
 }  // namespace
 
 KerasCnn::KerasCnn(const ImageOptions& options)
-    : layers_(Conv2d(channels("KerasCnn", options.input), 32), ReLU(), MaxPool2d(), Conv2d(32, 64), ReLU(),
-              MaxPool2d(), Conv2d(64, 64), ReLU(), Flatten{.channels_first = true},
-              Linear(Plan("KerasCnn", options.input).conv(32, 3).pool().conv(64, 3).pool().conv(64, 3).features(),
-                     64),
-              ReLU(), Linear(64, options.classes)) {}
+    : layers_(
+          Conv2d(channels("KerasCnn", options.input), 32), ReLU(), MaxPool2d(), Conv2d(32, 64), ReLU(),
+          MaxPool2d(), Conv2d(64, 64), ReLU(), Flatten{.channels_first = true},
+          Linear(Plan("KerasCnn", options.input).conv(32, 3).pool().conv(64, 3).pool().conv(64, 3).features(),
+                 64),
+          ReLU(), Linear(64, options.classes)) {}
 
 Cnn3::Cnn3(const Cnn3Options& options)
     : layers_(conv3(channels("Cnn3", options.input), 32, options.padded), ReLU(), MaxPool2d(),

@@ -1,10 +1,10 @@
 #pragma once
 
-// Arrays in files: NumPy's .npy and .npz, and pictures. Readers check every size against the bytes that are
-// there before they allocate and throw kParse with the file and offset; writers make a temporary file and
-// rename it. From a pipe or device at most 1 GiB is read; more is kLimit. NumPy has no bf16 and no 8-bit
-// floats: these are written as void items (V2, V1) and come back as u16 and u8, which
-// Literal::reinterpreted() gives their dtype again.
+// Arrays in files: NumPy's .npy and .npz, safetensors (io/safetensors.h), and pictures. Readers check every
+// size against the bytes that are there before they allocate and throw kParse with the file and offset;
+// writers make a temporary file and rename it. From a pipe or device at most 1 GiB is read; more is kLimit.
+// NumPy has no bf16 and no 8-bit floats: these are written as void items (V2, V1) and come back as u16 and
+// u8, which Literal::reinterpreted() gives their dtype again.
 
 #include <filesystem>
 #include <span>
@@ -14,14 +14,11 @@
 
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
+#include "systole/io/named_array.h"
+#include "systole/io/safetensors.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole::io {
-
-struct NamedArray {
-  std::string name;
-  Literal value;
-};
 
 SYSTOLE_API Literal load_npy(const std::filesystem::path& file);
 SYSTOLE_API void save_npy(const std::filesystem::path& file, const Literal& value);

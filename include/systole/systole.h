@@ -17,3 +17,4 @@
 #include "systole/runtime/timeline.h"
 #include "systole/tensor.h"
 #include "systole/tensor/kernels.h"
+#include "systole/train.h"

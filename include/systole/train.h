@@ -1,0 +1,6 @@
+#pragma once
+
+// Training: checkpoints and saved models.
+
+#include "systole/train/checkpoint.h"
+#include "systole/train/saved_model.h"

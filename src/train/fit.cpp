@@ -103,8 +103,8 @@ struct Fit final : Run {
                                      .resident_bytes = chosen.device_bytes,
                                      .device = impl_.device()});
     if (!validation.empty())
-      validation_.emplace(
-          impl_.evaluation(validation, {.steps = chosen.validation_steps, .map = without_chance(chosen.map)}));
+      validation_.emplace(impl_.evaluation(
+          validation, {.steps = chosen.validation_steps, .map = without_chance(chosen.map)}));
     sums_.assign(impl_.streaming.size() + 1, 0);
   }
 
@@ -124,7 +124,8 @@ struct Fit final : Run {
       log(LogLevel::warn, message);
     }
     for (const CallbackRef& callback : options_.callbacks) callback->begin(*this);
-    for (std::size_t i = 0; i < callback_states_.size(); ++i) options_.callbacks[i]->restore(callback_states_[i]);
+    for (std::size_t i = 0; i < callback_states_.size(); ++i)
+      options_.callbacks[i]->restore(callback_states_[i]);
     last_saved_ = now();
     for (; epoch_ <= options_.epochs && !ended_; ++epoch_) {
       const double start = now();
@@ -248,7 +249,8 @@ struct Fit final : Run {
            (c.every_seconds > 0 && now() - last_saved_ >= c.every_seconds);
   }
 
-  // What must be the same for a checkpoint to be gone on from: sizes, a few of the samples, the state's types.
+  // What must be the same for a checkpoint to be gone on from: sizes, a few of the samples, the state's
+  // types.
   std::string settings() const {
     std::uint64_t hash = 14695981039346656037u;  // FNV-1a
     const auto add = [&](std::span<const std::byte> bytes) {
@@ -262,9 +264,9 @@ struct Fit final : Run {
       const std::string text = name + variable.type().to_string();
       add(std::as_bytes(std::span(text)));
     }
-    return fmt::format("samples {} batch {} steps_per_epoch {} drop_last {} shuffle {} seed {} content {:016x}",
-                       shape_.samples, shape_.batch, shape_.steps, shape_.drop_last, options_.shuffle,
-                       options_.seed, hash);
+    return fmt::format(
+        "samples {} batch {} steps_per_epoch {} drop_last {} shuffle {} seed {} content {:016x}",
+        shape_.samples, shape_.batch, shape_.steps, shape_.drop_last, options_.shuffle, options_.seed, hash);
   }
 
   // The names under which callbacks' states are kept.
@@ -302,7 +304,8 @@ struct Fit final : Run {
     set_tuning_choices(text("tuning"));
     const std::vector<std::string> keys = callback_keys();
     for (const std::string& prefix : keys) {
-      Callback::State& state = callback_states_.emplace_back(Callback::State{found->metadata[prefix + "state"]});
+      Callback::State& state =
+          callback_states_.emplace_back(Callback::State{found->metadata[prefix + "state"]});
       for (auto at = found->values.lower_bound(prefix);
            at != found->values.end() && at->first.starts_with(prefix); at = found->values.erase(at))
         state.arrays.emplace(at->first.substr(prefix.size()), at->second);

@@ -280,7 +280,8 @@ std::optional<bool> Trainer::higher_is_better(std::string_view metric) const {
 
 ir::Graph Trainer::forward_graph() {
   if (impl_->inputs.empty())
-    throw Error(ErrorKind::kInvalidArgument, "forward_graph", "nothing says what the inputs are like", "fit()");
+    throw Error(ErrorKind::kInvalidArgument, "forward_graph", "nothing says what the inputs are like",
+                "fit()");
   const ModeScope mode(impl_->model.inventory, false);
   Fields inputs;
   for (const Type& type : impl_->inputs) inputs.emplace_back(Literal(type));

@@ -43,8 +43,8 @@
 
 namespace systole::train {
 
-// A loss by name ("cross_entropy", "mse", … as losses::by_name knows them, with its settings) or as a function
-// of the model's output and the target.
+// A loss by name ("cross_entropy", "mse", … as losses::by_name knows them, with its settings) or as a
+// function of the model's output and the target.
 class SYSTOLE_API Loss {
  public:
   Loss(const char* name) : Loss(std::string_view(name)) {}
@@ -130,11 +130,11 @@ struct FitOptions {
   std::int64_t steps_per_epoch = 0;  // 0: as many as the data has
   data::Source validation = {};
   double validation_split = 0;  // without validation data: this part of the data, its end, is kept for it
-  std::int64_t validation_steps = 0;     // 0: all of it
-  std::int64_t validation_every = 1;     // epochs
+  std::int64_t validation_steps = 0;  // 0: all of it
+  std::int64_t validation_every = 1;  // epochs
   bool shuffle = true;
-  std::uint64_t seed = 1;         // of the order
-  bool drop_last = false;         // whether the samples that do not fill a batch are left out
+  std::uint64_t seed = 1;  // of the order
+  bool drop_last = false;  // whether the samples that do not fill a batch are left out
   // On the processor, by workers, sample for sample. What of it leaves nothing to chance serves in validation
   // too; what every input needs before the model is better TrainerOptions::prepare, which is saved with it.
   data::Transforms map = {};
@@ -165,7 +165,8 @@ struct EvaluateOptions {
 
 class SYSTOLE_API Trainer {
  public:
-  // The model is borrowed: it must outlive the Trainer and stay where it is. The optimiser has its parameters.
+  // The model is borrowed: it must outlive the Trainer and stay where it is. The optimiser has its
+  // parameters.
   template <nn::Module M, std::derived_from<optim::Optimizer> O>
   Trainer(M& model, O optimizer, TrainerOptions options = {})
       : Trainer(view(model), std::make_shared<O>(std::move(optimizer)), std::move(options)) {}
@@ -199,12 +200,12 @@ class SYSTOLE_API Trainer {
     return train_on_batch(std::span<const Tensor>(fields.begin(), fields.size()));
   }
 
-  // As file that systole::load runs, `prepare` included. Inputs are like those of the data last fitted, unless
-  // they are given, and class names the data's, unless the options have some.
+  // As file that systole::load runs, `prepare` included. Inputs are like those of the data last fitted,
+  // unless they are given, and class names the data's, unless the options have some.
   void save(const std::filesystem::path& file, SaveOptions options = {}, std::vector<InputSpec> inputs = {});
 
   optim::Optimizer& optimizer();
-  Parameters weights() const;  // all Variables of the model
+  Parameters weights() const;                                           // all Variables of the model
   std::optional<bool> higher_is_better(std::string_view metric) const;  // none for what is no metric
   // What the model computes after training for data like that last fitted.
   ir::Graph forward_graph();
@@ -223,9 +224,10 @@ class SYSTOLE_API Trainer {
   template <nn::Module M>
   static ModelView view(M& model) {
     using T = Tensor;
-    static_assert(kTakes<M, T> || kTakes<M, T, T> || kTakes<M, T, T, T> || kTakes<M, T, T, T, T>,
-                  "forward must be const, take one to four Tensors and return a Tensor; for another model write "
-                  "nn::AnyModule or a struct around it, or a step of your own (TrainerOptions::step)");
+    static_assert(
+        kTakes<M, T> || kTakes<M, T, T> || kTakes<M, T, T, T> || kTakes<M, T, T, T, T>,
+        "forward must be const, take one to four Tensors and return a Tensor; for another model write "
+        "nn::AnyModule or a struct around it, or a step of your own (TrainerOptions::step)");
     return {[&model](std::span<const Tensor> x) -> Tensor {
               if constexpr (kTakes<M, T, T, T, T>)
                 if (x.size() == 4) return nn::apply(model, x[0], x[1], x[2], x[3]);

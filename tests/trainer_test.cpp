@@ -212,7 +212,7 @@ TEST_F(TrainerTest, CallbacksSeeStopAndSchedule) {
   EXPECT_EQ(train::History::read_csv(folder.path() / "log.csv")["loss"], result["loss"]);
 }
 
-// Learns for two epochs, then a rate that is far too large spoils it.
+// Learns for two epochs, then a rate below 0 spoils it.
 TEST_F(TrainerTest, EarlyStoppingBringsTheBestWeightsBack) {
   Net net = seeded_net();
   Trainer trainer(net, optim::SGD(net, {.lr = 0.1}));
@@ -223,7 +223,7 @@ TEST_F(TrainerTest, EarlyStoppingBringsTheBestWeightsBack) {
        .batch = 10,
        .validation = source,
        .verbose = 0,
-       .callbacks = {train::schedule([](std::int64_t epoch, double) { return epoch <= 2 ? 0.1 : 500.0; }),
+       .callbacks = {train::schedule([](std::int64_t epoch, double) { return epoch <= 2 ? 0.1 : -0.5; }),
                      train::on_epoch_end([&](train::Run&) { after.push_back(flat(parameters(net))); }),
                      train::early_stopping({.patience = 2, .restore_best = true})}});
   EXPECT_EQ(result.epochs(), 4u);
@@ -381,9 +381,12 @@ TEST_F(TrainerTest, CheckpointsOfOtherSettingsAreRefused) {
   Net net = seeded_net();
   Trainer trainer(net, optim::Adam(net));
   trainer.fit(source, {.epochs = 1, .batch = 8, .verbose = 0, .checkpoints = {.folder = folder.path()}});
-  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] {
-    trainer.fit(source, {.batch = 10, .verbose = 0, .checkpoints = {.folder = folder.path()}}); },
-      ErrorKind::kInvalidArgument, "other settings");
+  EXPECT_NE(
+      error_of(
+          ErrorKind::kInvalidArgument,
+          [&] { trainer.fit(source, {.batch = 10, .verbose = 0, .checkpoints = {.folder = folder.path()}}); })
+          .find("other settings"),
+      std::string::npos);
 }
 
 TEST_F(TrainerTest, CtrlCEndsAfterTheLaunchWithACheckpoint) {
@@ -429,8 +432,7 @@ TEST_F(TrainerTest, ASavedModelPredictsTheSame) {
 
 TEST_F(TrainerTest, WrongOptionsSayWhatTheyMean) {
   Net net = seeded_net();
-  test::expect_error([&] {
-    Trainer(net, "adm"); }).find("adam"), std::string::npos);
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { Trainer(net, "adm"); }).find("adam"), std::string::npos);
   EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { Trainer(net, "adam", {.loss = "cros_entropy"}); })
                 .find("cross_entropy"),
             std::string::npos);

@@ -42,6 +42,15 @@ std::optional<DType> small_float(Precision precision) {
 
 }  // namespace
 
+Loss::Loss()
+    : f_([](const Tensor& output, const Tensor& target) {
+        if (!is_integer(target.dtype()))
+          throw Error(ErrorKind::kDType, "Trainer: loss",
+                      "none was chosen for targets that are no class numbers",
+                      "integers, or a loss: \"mse\", \"mae\", \"cross_entropy\" for probabilities",
+                      target.type().to_string());
+        return cross_entropy(output, target);
+      }) {}
 Loss::Loss(std::string_view name, const losses::Settings& settings) : f_(losses::by_name(name, settings)) {}
 
 MetricChoice::MetricChoice(const std::string& name) : metric(metrics::by_name(name)) {}

@@ -63,16 +63,19 @@ Trainer::Impl::Impl(ModelView given, std::shared_ptr<optim::Optimizer> chosen, T
            {.device = options.mesh ? "" : options.device,
             .name = "training_step",
             .mesh = options.mesh,
+            .math = options.math,
             .deterministic = options.deterministic}),
       test([this](const Fields& fields) { return test_step(fields); },
            {.device = options.mesh ? "" : options.device,
             .name = "test_step",
             .mesh = options.mesh,
+            .math = options.math,
             .deterministic = options.deterministic}),
       predict([this](const Fields& inputs) { return output(inputs); },
               {.device = options.mesh ? "" : options.device,
                .name = "predict",
                .mesh = options.mesh,
+               .math = options.math,
                .deterministic = options.deterministic}) {
   if (!optimizer) throw Error(ErrorKind::kInvalidArgument, "Trainer", "no optimiser");
   if (options.accumulate < 1) throw option_error("accumulate", "at least 1", options.accumulate);

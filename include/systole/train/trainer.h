@@ -105,6 +105,7 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;  // gradients of so many batches make a step of the optimiser
   double ema = 0;               // decay of an average of the weights, with which evaluate and predict work
   BadNumbers bad_numbers = BadNumbers::find;
+  std::optional<runtime::Math> math = std::nullopt;  // of f32 products; unset: as SYSTOLE_MATH says
   std::optional<bool> deterministic = std::nullopt;  // as FunctionOptions::deterministic
 };
 

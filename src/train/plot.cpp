@@ -225,7 +225,9 @@ Figure chart(const std::vector<Series>& series, const ChartOptions& options) {
       if (count <= kMostMarks || points.size() == 1)
         for (const drawing::Point& p : points) shapes->items.push_back(drawing::Disc{p, 3.6, colour});
       points = thinned(points);
-      if (points.size() > 1) shapes->items.push_back(drawing::Line{std::move(points), colour, 2});
+      // Many points are noise more often than not: a thin line shows its shape.
+      const double pen = count > 400 ? 1.3 : 2;
+      if (points.size() > 1) shapes->items.push_back(drawing::Line{std::move(points), colour, pen});
     }
   }
   return Figure(std::move(shapes));

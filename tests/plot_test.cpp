@@ -33,7 +33,7 @@ using Labels = std::vector<std::string>;
 
 TEST(Axis, TicksAreRoundNumbersWithTheDigitsTheyNeed) {
   EXPECT_EQ(labels(make_axis(0, 1, {})), (Labels{"0", "0.2", "0.4", "0.6", "0.8", "1.0"}));
-  EXPECT_EQ(labels(make_axis(0.9, 1, {.most_ticks = 4})),
+  EXPECT_EQ(labels(make_axis(0.9, 1, {.most_ticks = 5})),
             (Labels{"0.900", "0.925", "0.950", "0.975", "1.000"}));
   EXPECT_EQ(labels(make_axis(1, 5, {.integers = true})), (Labels{"1", "2", "3", "4", "5"}));
   EXPECT_EQ(labels(make_axis(1, 1, {.integers = true})), (Labels{"1"}));

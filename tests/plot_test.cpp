@@ -158,7 +158,7 @@ TEST(ConfusionChart, ShowsCountsSharesAndNames) {
   EXPECT_NE(train::confusion_chart(matrix(3), {.normalize = true}).svg().find(">0.97<"), std::string::npos);
   EXPECT_EQ(train::confusion_chart(matrix(4), {.width = 500, .height = 480}).picture().type(),
             (Type{DType::u8, {480, 500, 3}}));
-  EXPECT_EQ(train::confusion_chart(matrix(200)).svg().find(">90<"),
+  EXPECT_EQ(train::confusion_chart(matrix(200)).svg().find(">3<"),
             std::string::npos);  // no room for numbers
   error_of(ErrorKind::kInvalidArgument, [] { train::confusion_chart({}); });
   error_of(ErrorKind::kInvalidArgument, [] { train::confusion_chart(matrix(3), {.names = {"cat"}}); });

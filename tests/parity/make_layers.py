@@ -66,9 +66,10 @@ add("rms_norm", nn.RMSNorm(4), [LINE])
 add("rms_norm_eps", nn.RMSNorm(4, eps=0.1), [LINE])
 add("layer_norm_without_bias", nn.LayerNorm(4, bias=False), [LINE])
 add("prelu", nn.PReLU(4), [LINE], channels_last)
+# The derivative of PyTorch's own hardsigmoid has 1/6 in f32.
 for name, f in {
         "elu": F.elu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-        "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish, "hardtanh": F.hardtanh, "leaky_relu": F.leaky_relu,
+        "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1), "hardswish": F.hardswish, "hardtanh": F.hardtanh, "leaky_relu": F.leaky_relu,
         "log_sigmoid": F.logsigmoid, "log_softmax": lambda x: F.log_softmax(x, -1), "mish": F.mish, "relu": F.relu,
         "relu6": F.relu6, "selu": F.selu, "sigmoid": torch.sigmoid, "silu": F.silu,
         "softmax": lambda x: F.softmax(x, -1), "softplus": F.softplus, "softsign": F.softsign, "tanh": torch.tanh,

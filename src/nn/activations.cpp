@@ -63,7 +63,9 @@ constexpr Entry kActivations[] = {
 }  // namespace
 
 std::function<Tensor(const Tensor&)> activation(std::string_view name) {
-  return named<Entry>(kActivations, name, "activation").function;
+  std::string plain = plain_name(name);  // of "LeakyReLU": leaky_re_lu
+  if (const std::size_t at = plain.find("_lu"); at != std::string::npos) plain.erase(at, 1);
+  return named<Entry>(kActivations, plain, "activation").function;
 }
 
 std::vector<std::string> activation_names() { return names_of<Entry>(kActivations); }

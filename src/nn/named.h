@@ -15,14 +15,18 @@
 
 namespace systole::nn {
 
-// A name as tables have it: "HeNormal", "he_normal", "he-normal" and "he_normal_" are one.
+// A name as tables have it: "HeNormal", "he_normal", "he-normal" and "he_normal_" are one, and "MSELoss" is
+// "mse_loss".
 inline std::string plain_name(std::string_view name) {
+  const auto is_upper = [](char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; };
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  const auto is_lower = [](char c) { return std::islower(static_cast<unsigned char>(c)) != 0; };
   std::string plain;
   for (std::size_t i = 0; i < name.size(); ++i) {
     const char c = name[i];
-    const bool upper = std::isupper(static_cast<unsigned char>(c)) != 0;
-    const bool after_lower = i > 0 && std::islower(static_cast<unsigned char>(name[i - 1])) != 0;
-    if (upper && after_lower) plain += '_';
+    const bool ends_capitals = i + 1 < name.size() && is_lower(name[i + 1]);
+    if (i > 0 && is_upper(c) && is_word(name[i - 1]) && (!is_upper(name[i - 1]) || ends_capitals))
+      plain += '_';
     plain += c == '-' || c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   while (!plain.empty() && plain.back() == '_') plain.pop_back();

@@ -13,7 +13,7 @@
 // copy is written by another thread while training goes on.
 //
 //   train::Checkpoint copy = train::snapshot(step, state, metadata);
-//   std::thread([&, copy] { checkpoints.write(copy); });
+//   std::jthread writer([&, copy] { checkpoints.write(copy); });
 
 #include <chrono>
 #include <cstdint>

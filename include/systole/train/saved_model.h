@@ -67,7 +67,8 @@ struct LoadOptions {
 };
 
 // Copies share weights and programs. It is compiled once for each type of inputs and each device; threads may
-// call it at the same time, as long as none changes weights.
+// call it at the same time, as long as none changes weights. A default-constructed one is empty: using it
+// throws kInvalidArgument.
 class SYSTOLE_API SavedModel {
  public:
   struct Io {
@@ -117,6 +118,7 @@ class SYSTOLE_API SavedModel {
   Tensor single(std::span<const Tensor> inputs) const;
   void each_variable(const std::function<void(std::string_view, Variable&)>& f) const;  // tied names too
   struct State;
+  State& state() const;
   std::shared_ptr<State> state_;
 };
 

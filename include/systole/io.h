@@ -14,15 +14,11 @@
 
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
+#include "systole/io/named_array.h"
 #include "systole/io/safetensors.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole::io {
-
-struct NamedArray {
-  std::string name;
-  Literal value;
-};
 
 SYSTOLE_API Literal load_npy(const std::filesystem::path& file);
 SYSTOLE_API void save_npy(const std::filesystem::path& file, const Literal& value);
@@ -43,5 +39,6 @@ SYSTOLE_API std::vector<std::byte> npy_bytes(const Literal& value);
 // A picture, u8[height,width] in grey or u8[height,width,3] in red, green and blue. Throws kUnsupported when
 // the library was built without libpng.
 SYSTOLE_API void save_png(const std::filesystem::path& file, const Literal& picture);
+SYSTOLE_API std::vector<std::byte> png_bytes(const Literal& picture);  // what save_png writes
 
 }  // namespace systole::io

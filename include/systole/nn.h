@@ -2,7 +2,6 @@
 
 // Modules, layers, initialisers, losses and models.
 
-#include "systole/nn/activation.h"
 #include "systole/nn/activations.h"
 #include "systole/nn/any_module.h"
 #include "systole/nn/convolution.h"

@@ -152,6 +152,44 @@ std::optional<Answer> known_answer(const Device& device, const Question& questio
   return remembered(entry_of(device, question), question);
 }
 
+std::string choices() {
+  const std::lock_guard lock(known().mutex);
+  std::string text;
+  for (const auto& [question, answer] : known().answers) {
+    for (const char c : question) text += c == '\n' ? "\\n" : c == '\\' ? "\\\\" : std::string(1, c);
+    text += "\t" + written(answer) + "\n";
+  }
+  return text;
+}
+
+void set_choices(std::string_view text, std::string_view where) {
+  std::map<std::string, Answer> answers;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::size_t tab = line.rfind('\t');
+    std::string question;
+    for (std::size_t i = 0; tab != line.npos && i < tab; ++i) {
+      const bool escaped = line[i] == '\\' && i + 1 < tab;
+      question += !escaped ? line[i] : line[++i] == 'n' ? '\n' : line[i];
+    }
+    // The last line of a question is its number of choices.
+    int count = 0;
+    const std::size_t last = question.rfind('\n');
+    if (last != question.npos)
+      std::from_chars(question.data() + last + 1, question.data() + question.size(), count);
+    const std::optional<Answer> answer =
+        count > 0 ? read(std::string(line.substr(tab + 1)), count) : std::nullopt;
+    if (!answer)
+      throw Error(ErrorKind::kParse, std::string(where), fmt::format("choices of kernels, line {}", number),
+                  "a question and its answer");
+    answers.insert_or_assign(std::move(question), *answer);
+  }
+  const std::lock_guard lock(known().mutex);
+  for (auto& [question, answer] : answers) known().answers.insert_or_assign(question, answer);
+}
+
 Answer settled(const Device& device, const Question& question) {
   if (!is_open(question)) return {};
   const Entry entry = entry_of(device, question);

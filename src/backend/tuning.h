@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace systole::tuning {
@@ -47,5 +48,11 @@ std::optional<Answer> known_answer(const Device& device, const Question& questio
 // The first, from now on and in every process, unless there is an answer already: for when no time is left to
 // measure, so that a later process, which has it, does not answer otherwise.
 Answer settled(const Device& device, const Question& question);
+
+// The answers that this process has used, one a line, for another process to use the same: a run that is
+// resumed, perhaps where the disk remembers nothing, or something else. What is set goes before what the disk
+// says. Throws kParse naming `where` for text of another form.
+std::string choices();
+void set_choices(std::string_view text, std::string_view where);
 
 }  // namespace systole::tuning

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <mutex>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -31,6 +33,25 @@ constexpr std::size_t kLargestTransfer = std::size_t{1}
 [[noreturn]] void no_memory(const fs::path& file, std::uint64_t bytes) {
   throw Error(ErrorKind::kOutOfMemory, file.string(), "no memory for the content",
               std::to_string(bytes) + " bytes");
+}
+
+struct Faults {
+  std::atomic<bool> any{false};
+  std::mutex mutex;
+  std::function<int(FileStep)> of;
+};
+Faults& faults() {
+  static Faults* const all = new Faults;  // never destroyed: threads may still write
+  return *all;
+}
+
+// Whether the step is to fail, with errno set.
+bool fails(FileStep step) {
+  if (!faults().any.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(faults().mutex);
+  const int code = faults().of ? faults().of(step) : 0;
+  if (code != 0) errno = code;
+  return code != 0;
 }
 
 class Descriptor {
@@ -180,7 +201,9 @@ AtomicFile::AtomicFile(const fs::path& target) : target_(follow_links(target)) {
   do {
     temporary_ = folder_of(target_) /
                  (".systole-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    descriptor_ = fails(FileStep::open)
+                      ? -1
+                      : ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) refuse(target, "cannot write in its folder", errno);
   // Without the right to copy the permissions the file keeps the default ones: no reason to lose the content.
@@ -193,6 +216,11 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  if (fails(FileStep::write)) {
+    const int code = errno;
+    (void)!::write(descriptor_, bytes.data(), bytes.size() / 2);
+    refuse(target_, "cannot write", code);
+  }
   while (!bytes.empty()) {
     const ssize_t n = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (n < 0 && errno == EINTR) continue;
@@ -202,18 +230,28 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) refuse(target_, "cannot write", errno);
+  if (fails(FileStep::sync) || ::fsync(descriptor_) != 0) refuse(target_, "cannot write", errno);
   replace();
   // The rename is durable once the folder is; some file systems cannot sync a folder (EINVAL) and need not.
   const Descriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() >= 0 && ::fsync(folder.get()) != 0 && errno != EINVAL)
+  if (folder.get() >= 0 && (fails(FileStep::sync_folder) || ::fsync(folder.get()) != 0) && errno != EINVAL)
     refuse(target_, "the file is written but its folder is not on the disk", errno);
 }
 
 void AtomicFile::replace() {
-  if (::close(std::exchange(descriptor_, -1)) != 0) refuse(target_, "cannot write", errno);
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) refuse(target_, "cannot replace the file", errno);
+  const bool refused = fails(FileStep::close);
+  const int code = errno;
+  if (::close(std::exchange(descriptor_, -1)) != 0 || refused)
+    refuse(target_, "cannot write", refused ? code : errno);
+  if (fails(FileStep::rename) || ::rename(temporary_.c_str(), target_.c_str()) != 0)
+    refuse(target_, "cannot replace the file", errno);
   temporary_.clear();
+}
+
+void set_file_fault(std::function<int(FileStep)> fault) {
+  const std::lock_guard lock(faults().mutex);
+  faults().of = std::move(fault);
+  faults().any = static_cast<bool>(faults().of);
 }
 
 void write_file(const fs::path& target, std::span<const std::byte> bytes) {

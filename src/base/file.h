@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -56,5 +57,10 @@ class AtomicFile {
 };
 
 void write_file(const std::filesystem::path& target, std::span<const std::byte> bytes);
+
+// For tests: a disk that refuses. Called before each step of an AtomicFile; what it returns other than 0 is
+// the errno that the step fails with, a write after half of its bytes. An empty one ends it.
+enum class FileStep { open, write, sync, close, rename, sync_folder };
+void set_file_fault(std::function<int(FileStep)> fault);
 
 }  // namespace systole

@@ -20,7 +20,7 @@ namespace systole::io {
 namespace {
 
 #ifdef SYSTOLE_HAVE_PNG
-std::vector<std::byte> png_bytes(const Literal& picture, const std::string& file) {
+std::vector<std::byte> encoded(const Literal& picture, const std::string& file) {
   const Ints dims = picture.dims();
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
@@ -35,22 +35,28 @@ std::vector<std::byte> png_bytes(const Literal& picture, const std::string& file
   return bytes;
 }
 #else
-std::vector<std::byte> png_bytes(const Literal&, const std::string& file) {
+std::vector<std::byte> encoded(const Literal&, const std::string& file) {
   throw Error(ErrorKind::kUnsupported, file, "this build writes no pictures: libpng was not found");
 }
 #endif
 
-}  // namespace
-
-void save_png(const std::filesystem::path& file, const Literal& picture) {
+std::vector<std::byte> checked(const Literal& picture, const std::string& file) {
   const Shape& shape = picture.shape();
   const bool fits = picture.dtype() == DType::u8 && picture.count() > 0 &&
                     (shape.rank() == 2 || (shape.rank() == 3 && shape[2] == Dim(3)));
   constexpr std::int64_t kLargestSide = 1'000'000;  // libpng's own limit
   if (!fits || shape[0].value() > kLargestSide || shape[1].value() > kLargestSide)
-    throw Error(ErrorKind::kShape, file.string(), "not a picture",
+    throw Error(ErrorKind::kShape, file, "not a picture",
                 "u8[height,width] or u8[height,width,3], sides of 1 to 1000000", picture.type().to_string());
-  write_file(file, png_bytes(picture, file.string()));
+  return encoded(picture, file);
 }
+
+}  // namespace
+
+void save_png(const std::filesystem::path& file, const Literal& picture) {
+  write_file(file, checked(picture, file.string()));
+}
+
+std::vector<std::byte> png_bytes(const Literal& picture) { return checked(picture, "png"); }
 
 }  // namespace systole::io

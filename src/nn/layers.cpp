@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "nn/parameter.h"
 #include "systole/base/error.h"
@@ -47,11 +49,15 @@ Embedding::Embedding(std::int64_t count, std::int64_t width) : weight(new_parame
 Tensor Embedding::forward(const Tensor& indices) const { return observed(*this, embedding(weight, indices)); }
 
 LayerNorm::LayerNorm(std::int64_t width, LayerNormOptions options)
-    : weight(new_parameter({width})), bias(new_parameter({width})), eps(options.eps) {
+    : weight(new_parameter({width})), eps(options.eps) {
   init::ones(weight);
+  if (options.bias) bias = new_parameter({width});
 }
 
-Tensor LayerNorm::forward(const Tensor& x) const { return observed(*this, layer_norm(x, weight, bias, eps)); }
+Tensor LayerNorm::forward(const Tensor& x) const {
+  const Tensor shift = bias.defined() ? bias.value() : recording::filled(weight.type(), 0);
+  return observed(*this, layer_norm(x, weight, shift, eps));
+}
 
 BatchNorm::BatchNorm(std::int64_t channels, BatchNormOptions options)
     : weight(new_parameter({channels})),
@@ -89,6 +95,30 @@ Tensor BatchNorm::forward(const Tensor& x) const {
 
 Tensor Dropout::forward(const Tensor& x) const {
   return observed(*this, training && p > 0 ? dropout(x, p, random::next_key()) : x);
+}
+
+namespace {
+
+// One draw for each channel of each example.
+Tensor channel_dropout(std::string_view where, const Tensor& x, double p, int rank, const char* wanted) {
+  if (recording::checked(x, where).type.shape.rank() != rank)
+    throw Error(ErrorKind::kShape, std::string(where), "the rank of x", wanted, x.type().to_string());
+  Shape channels(std::vector<Dim>(static_cast<std::size_t>(rank), Dim(1)));
+  channels[0] = x.shape()[0];
+  channels[channels.size() - 1] = x.shape()[x.shape().size() - 1];
+  const Tensor in = recording::as_float(x);
+  return in * dropout(recording::filled({in.dtype(), channels}, 1), p, random::next_key());
+}
+
+}  // namespace
+
+Tensor Dropout2d::forward(const Tensor& x) const {
+  constexpr const char* kWanted = "[batch, height, width, channels]";
+  return observed(*this, training && p > 0 ? channel_dropout("Dropout2d", x, p, 4, kWanted) : x);
+}
+Tensor Dropout1d::forward(const Tensor& x) const {
+  constexpr const char* kWanted = "[batch, width, channels]";
+  return observed(*this, training && p > 0 ? channel_dropout("Dropout1d", x, p, 3, kWanted) : x);
 }
 
 Tensor Flatten::forward(const Tensor& x) const {

@@ -110,4 +110,8 @@ Tensor hardswish(const Tensor& x) {
   });
 }
 
+Tensor softsign(const Tensor& x) {
+  return activation(x, "softsign", [](Value v) { return ops::div(v, plus(ops::abs(v), 1)); });
+}
+
 }  // namespace systole

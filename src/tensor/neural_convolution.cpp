@@ -193,11 +193,19 @@ Tensor avg_pool(std::string_view where, std::size_t spatial, const Tensor& x, co
   });
 }
 
-// Row i is the mean over elements ⌊i·size/count⌋ to ⌈(i+1)·size/count⌉ of an axis.
+// Share i of an axis of `size` elements in `count` shares: from ⌊i·size/count⌋ to ⌈(i+1)·size/count⌉.
+struct Share {
+  std::int64_t begin, end;
+};
+Share share_of(std::int64_t i, std::int64_t size, std::int64_t count) {
+  return {i * size / count, ((i + 1) * size + count - 1) / count};
+}
+
+// Row i is the mean over share i.
 Literal share_matrix(std::int64_t size, std::int64_t count) {
   std::vector<double> rows(static_cast<std::size_t>(size * count));
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t begin = i * size / count, end = ((i + 1) * size + count - 1) / count;
+    const auto [begin, end] = share_of(i, size, count);
     for (std::int64_t j = begin; j < end; ++j)
       rows[static_cast<std::size_t>(i * size + j)] = 1.0 / static_cast<double>(end - begin);
   }
@@ -221,6 +229,35 @@ Tensor adaptive_avg_pool(std::string_view where, std::size_t spatial, const Tens
     }
     return y;
   });
+}
+
+Tensor adaptive_max_pool(std::string_view where, std::size_t spatial, const Tensor& x, const PerAxis& size) {
+  check_rank(x, spatial, where, "x");
+  const Ints counts = spread_over(size, spatial, 1, where, "size");
+  return recording::built({x}, [&](const ir::Values& v) {
+    Value y = v[0];
+    for (std::size_t a = 0; a < spatial; ++a) {
+      const auto axis = static_cast<std::int64_t>(a) + 1;
+      const std::int64_t whole = x.size(axis);
+      ir::Values shares;
+      for (std::int64_t i = 0; i < counts[a]; ++i) {
+        const Share share = share_of(i, whole, counts[a]);
+        const Value part = ops::slice_axis(y, axis, share.begin, share.end);
+        shares.push_back(ops::reduce(part, ir::Combine::max, {axis}, true));
+      }
+      y = shares.size() == 1 ? shares[0] : ops::concat(shares, axis);
+    }
+    return y;
+  });
+}
+
+Ints spatial_axes(std::string_view where, const Tensor& x) {
+  if (recording::checked(x, where).type.shape.rank() < 3)
+    throw Error(ErrorKind::kShape, std::string(where), "no spatial axis", "[batch, spatial…, channels]",
+                x.type().to_string());
+  Ints axes;
+  for (std::int64_t i = 1; i + 1 < x.rank(); ++i) axes.push_back(i);
+  return axes;
 }
 
 }  // namespace
@@ -274,14 +311,22 @@ Tensor adaptive_avg_pool2d(const Tensor& x, PerAxis size) {
   return adaptive_avg_pool("adaptive_avg_pool2d", 2, x, size);
 }
 
+Tensor adaptive_max_pool1d(const Tensor& x, std::int64_t size) {
+  return adaptive_max_pool("adaptive_max_pool1d", 1, x, size);
+}
+Tensor adaptive_max_pool2d(const Tensor& x, PerAxis size) {
+  return adaptive_max_pool("adaptive_max_pool2d", 2, x, size);
+}
+
 Tensor global_avg_pool(const Tensor& x) {
-  if (recording::checked(x, "global_avg_pool").type.shape.rank() < 3)
-    throw Error(ErrorKind::kShape, "global_avg_pool", "no spatial axis", "[batch, spatial…, channels]",
-                x.type().to_string());
-  Ints axes;
-  for (std::int64_t i = 1; i + 1 < x.rank(); ++i) axes.push_back(i);
+  const Ints axes = spatial_axes("global_avg_pool", x);
   return recording::built({recording::as_float(x)},
                           [&](const ir::Values& v) { return ops::mean(v[0], axes); });
+}
+Tensor global_max_pool(const Tensor& x) {
+  const Ints axes = spatial_axes("global_max_pool", x);
+  return recording::built({x},
+                          [&](const ir::Values& v) { return ops::reduce(v[0], ir::Combine::max, axes); });
 }
 
 }  // namespace systole

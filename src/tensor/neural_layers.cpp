@@ -2,6 +2,7 @@
 // of ops.h recorded on Tensors.
 
 #include <cmath>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,20 @@ Ints normalised_axes(std::string_view where, const Tensor& x, const Tensor& weig
     throw Error(ErrorKind::kShape, std::string(where), "the weight does not have the shape of x's last axes",
                 x.type().to_string(), weight.type().to_string());
   return axes;
+}
+
+void check_probability(std::string_view where, double p) {
+  if (!(p >= 0 && p <= 1))
+    throw Error(ErrorKind::kInvalidArgument, std::string(where), "the probability of dropout", "in [0, 1]",
+                fmt::format("{}", p));
+}
+
+Value dropped(Value x, double p, Value key) {
+  const Value zero = ops::scalar_like(x, 0);
+  if (p == 1) return ops::mul(x, zero);
+  const Value drawn = ops::random_uniform(key, x.shape(), DType::f32);
+  const Value kept = ops::greater_equal(drawn, ops::scalar_like(drawn, p));
+  return ops::select(kept, ops::times(x, 1 / (1 - p)), zero);
 }
 
 // Parameters in a dtype that the composites take beside x.
@@ -175,8 +190,8 @@ BatchStatistics batch_norm_train(const Tensor& x, const Tensor& weight, const Te
 
 namespace {
 
-// The composite's formula with a mask.
-Value masked_attention(const Values& v, bool causal, double scale) {
+// The composite's formula with a mask and, where there is a key, with dropout.
+Value masked_attention(const Values& v, bool causal, double scale, double dropout) {
   const Value q = v[0], k = v[1], mask = v[3];
   const DType computed = ops::compute_dtype(q.dtype());
   const double factor = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(q.shape()[3].value()));
@@ -194,7 +209,8 @@ Value masked_attention(const Values& v, bool causal, double scale) {
     const Value last_seen = ops::add(ops::iota(q.graph(), type, 0), offset);
     scores = ops::select(ops::less_equal(ops::iota(q.graph(), type, 1), last_seen), scores, hidden);
   }
-  const Value weights = ops::softmax(scores, 3);
+  Value weights = ops::softmax(scores, 3);
+  if (v.size() > 4) weights = dropped(weights, dropout, v[4]);
   const Value mixed = ops::dot_general(weights, ops::convert(v[2], computed), {3}, {2}, {0, 1}, {0, 1});
   return ops::convert(mixed, q.dtype());
 }
@@ -209,10 +225,16 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   std::vector<Tensor> operands{q, k, v};
   const DType dtype = recording::common_dtype(operands, "attention");
   for (Tensor& x : operands) x = recording::as_dtype(x, dtype);
-  const bool masked = options.mask.defined();
-  if (masked) operands.push_back(options.mask);
+  const bool drops = options.dropout > 0, masked = options.mask.defined() || drops;
+  if (masked)
+    operands.push_back(options.mask.defined() ? options.mask : recording::scalar(0.0, dtype, false));
+  if (drops) {
+    check_probability("attention", options.dropout);
+    checked(options.key, "attention: the key of its dropout");
+    operands.push_back(options.key);
+  }
   return record_built(operands, [&](ir::Graph&, const Values& x) {
-    return Values{masked ? masked_attention(x, options.causal, options.scale)
+    return Values{masked ? masked_attention(x, options.causal, options.scale, options.dropout)
                          : ops::attention(x[0], x[1], x[2], options.causal, options.scale)};
   })[0];
 }
@@ -260,20 +282,41 @@ GruOutput gru(const Tensor& x, const Tensor& h, const Tensor& w, const Tensor& r
   return {results[0], results[1]};
 }
 
+RnnOutput rnn(const Tensor& x, const Tensor& h, const Tensor& w, const Tensor& r, const Tensor& w_bias,
+              const Tensor& r_bias, RnnForm form) {
+  const std::vector<Tensor> operands = recurrent_operands("rnn", {x, h, w, r, w_bias, r_bias});
+  const Shape& in = operands[0].shape();
+  const std::int64_t hidden = checked(r, "rnn").type.shape.rank() == 2 ? r.size(1) : 0;
+  check_parameter("rnn", "the recurrent weight", r, {hidden, hidden});
+  check_parameter("rnn", "the weight", w, {hidden, in[2]});
+  check_parameter("rnn", "the state", h, {in[1], hidden});
+  for (const Tensor& bias : {w_bias, r_bias}) check_parameter("rnn", "a bias", bias, {hidden});
+  const std::vector<Tensor> results = record_built(operands, [&](ir::Graph&, const Values& v) {
+    const DType wide = ops::compute_dtype(v[0].dtype());
+    const Value h0 = ops::widen(v[1]), bias = ops::add(ops::widen(v[4]), ops::widen(v[5]));
+    const Value inputs = ops::add(ops::dot_general(v[0], v[2], {-1}, {1}, {}, {}, wide), bias);  // [t,b,h]
+    auto step = std::make_shared<ir::Graph>("rnn_step");
+    const Value before = step->input("h", h0.type()), input = step->input("input", h0.type());
+    const Value weight = step->input("r", v[3].type());
+    const Value rounded = ops::convert(before, v[0].dtype());
+    const Value sum = ops::add(input, ops::dot_general(rounded, weight, {-1}, {1}, {}, {}, wide));
+    const Value zero = ops::scalar_like(sum, 0);
+    const Value next =
+        form == RnnForm::tanh ? ops::tanh(sum) : ops::select(ops::less_equal(sum, zero), zero, sum);
+    step->output(next, "h");
+    step->output(ops::convert(next, v[0].dtype()), "y");
+    const Values out = ops::scan(std::move(step), h0, inputs, v[3], in[0]);
+    return Values{out[1], ops::convert(out[0], v[0].dtype())};
+  });
+  return {results[0], results[1]};
+}
+
 Tensor dropout(const Tensor& x, double p, const Tensor& key) {
-  if (!(p >= 0 && p <= 1))
-    throw Error(ErrorKind::kInvalidArgument, "dropout", "the probability p", "in [0, 1]",
-                fmt::format("{}", p));
+  check_probability("dropout", p);
   checked(x, "dropout");
   checked(key, "dropout");
   if (p == 0) return as_float(x);
-  return built({as_float(x), key}, [&](const Values& v) {
-    const Value zero = ops::scalar_like(v[0], 0);
-    if (p == 1) return ops::mul(v[0], zero);
-    const Value drawn = ops::random_uniform(v[1], v[0].shape(), DType::f32);
-    const Value kept = ops::greater_equal(drawn, ops::scalar_like(drawn, p));
-    return ops::select(kept, ops::times(v[0], 1 / (1 - p)), zero);
-  });
+  return built({as_float(x), key}, [&](const Values& v) { return dropped(v[0], p, v[1]); });
 }
 
 }  // namespace systole

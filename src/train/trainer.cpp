@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -75,7 +77,8 @@ Trainer::Impl::Impl(ModelView given, std::shared_ptr<optim::Optimizer> chosen, T
     metrics.push_back(choice.metric);
   }
   if (options.precision == Precision::f16) scale.emplace();
-  if (options.accumulate > 1) accumulator.emplace(*optimizer, options.accumulate);
+  if (options.accumulate > 1)
+    accumulation.emplace(optimizer->parameters(), static_cast<std::int32_t>(options.accumulate));
   if (options.ema > 0) average.emplace(optimizer->parameters(), optim::EmaOptions{.decay = options.ema});
   halted = Variable(Tensor(Literal::scalar<bool>(false)), "trainer.halted", false);
   for (const auto& [name, variable] : nn::detail::parameters(model.inventory, true))
@@ -94,7 +97,7 @@ Parameters Trainer::Impl::state() const {
   add("model", nn::detail::parameters(model.inventory, true));
   add("optimizer", optimizer->state());
   if (scale) add("scale", scale->state());
-  if (accumulator) add("accumulator", accumulator->state());
+  if (accumulation) add("accumulation", accumulation->state());
   if (average) add("average", average->state());
   all.add("trainer.halted", halted);
   all.add("random.key", random::default_key());
@@ -189,14 +192,17 @@ Tensor Trainer::Impl::training_step(const Fields& given) {
     apply = apply.defined() ? apply && goes_on : goes_on;
     refused = !goes_on;
   }
-  if (options.clip_value > 0) grads = optim::clip_by_value(grads, options.clip_value);
-  if (options.clip_norm > 0) grads = optim::clip_by_norm(grads, options.clip_norm).grads;
-  if (accumulator)
-    apply.defined() ? accumulator->update(grads, apply) : accumulator->update(grads);
-  else
-    apply.defined() ? optimizer->update(grads, apply) : optimizer->update(grads);
+  Tensor taken = apply;  // whether the optimiser steps
+  if (accumulation) {
+    optim::Accumulated sum = apply.defined() ? accumulation->add(grads, apply) : accumulation->add(grads);
+    grads = std::move(sum.grads);
+    taken = sum.due;
+  }
+  if (options.clip_value > 0) optim::clip_by_value(grads, options.clip_value);
+  if (options.clip_norm > 0) optim::clip_by_norm(grads, options.clip_norm);
+  taken.defined() ? optimizer->update(grads, taken) : optimizer->update(grads);
   if (scale) scale->update(apply);
-  if (average) average->update();
+  if (average) taken.defined() ? average->update(taken) : average->update();
   if (guarded) {
     halted.assign(refused);
     for (std::size_t i = 0; i < statistics.size(); ++i)
@@ -265,6 +271,14 @@ void Trainer::refuse_inputs(std::size_t count) {
 
 optim::Optimizer& Trainer::optimizer() { return *impl_->optimizer; }
 Parameters Trainer::state() const { return impl_->state(); }
+Parameters Trainer::weights() const { return nn::detail::parameters(impl_->model.inventory, true); }
+
+ir::Graph Trainer::forward_graph() {
+  if (!impl_->input)
+    throw Error(ErrorKind::kInvalidArgument, "forward_graph", "nothing says what the input is like", "fit()");
+  const ModeScope mode(impl_->model.inventory, false);
+  return impl_->predict.graph(Fields{Tensor(Literal(*impl_->input))});
+}
 
 namespace {
 
@@ -284,67 +298,67 @@ class AverageScope {
   std::optional<optim::Ema>& average_;
 };
 
-std::int64_t samples_for(const data::Source& data, const EvaluateOptions& options, std::int64_t batch,
-                         const char* what) {
-  if (data.endless() && options.steps == 0)
-    throw Error(ErrorKind::kInvalidArgument, what, "the data has no end", "EvaluateOptions::steps");
-  if (data.empty()) throw Error(ErrorKind::kInvalidArgument, what, "there is no data");
-  if (options.steps == 0) return data.size();
-  return std::min(data.size() / batch >= options.steps ? options.steps * batch : data.size(), data.size());
+std::int64_t samples_for(const data::Source& data, const EvaluateOptions& options, std::int64_t batch) {
+  if (data.empty()) throw Error(ErrorKind::kInvalidArgument, "evaluate", "there is no data");
+  if (options.steps > 0) return data.size() / batch >= options.steps ? options.steps * batch : data.size();
+  if (data.endless())
+    throw Error(ErrorKind::kInvalidArgument, "evaluate", "the data has no end", "EvaluateOptions::steps");
+  return data.size();
 }
 
+constexpr std::int64_t kEvaluationSteps = 16;  // of one launch
 constexpr std::int64_t kResident = std::int64_t{2} << 30;
 
 }  // namespace
 
-Feed Trainer::Impl::evaluation_feed(const data::Source& data, const EvaluateOptions& chosen,
-                                    std::vector<Launch>& plan, std::size_t fields) const {
+Trainer::Impl::Evaluation Trainer::Impl::evaluation(const data::Source& data,
+                                                    const EvaluateOptions& chosen) const {
   std::int64_t batch = chosen.batch;
   if (batch == 0) batch = data.endless() ? 256 : evaluation_batch(data.size());
   if (options.mesh) {  // what is split must divide evenly
     const std::int64_t devices = options.mesh->size();
     batch = std::max(batch / devices, std::int64_t{1}) * devices;
   }
-  const std::int64_t samples = samples_for(data, chosen, batch, "evaluate");
-  Feed feed(data, {.batch = batch,
-                   .map = chosen.map,
-                   .steps = data.endless() ? chosen.steps : 0,
-                   .resident_bytes = kResident,
-                   .device = device(),
-                   .fields = fields});
-  plan = plan_epoch({.samples = samples, .batch = batch}, 16);
-  feed.begin_epoch(0, 0);
-  return feed;
+  const std::int64_t samples = samples_for(data, chosen, batch);
+  return {Feed(data, {.batch = batch,
+                      .map = chosen.map,
+                      .steps = data.endless() ? chosen.steps : 0,
+                      .resident_bytes = kResident,
+                      .device = device()}),
+          plan_epoch({.samples = samples, .batch = batch}, kEvaluationSteps)};
 }
 
-Logs Trainer::evaluate(const data::Source& data, const EvaluateOptions& options) {
-  Impl& impl = *impl_;
-  const ModeScope mode(impl.model.inventory, false);
-  const AverageScope weights(impl.average);
-  std::vector<Launch> plan;
-  Feed feed = impl.evaluation_feed(data, options, plan, 0);
-  std::vector<double> sums(impl.streaming.size() + 1);
+Logs Trainer::Impl::evaluate(Evaluation& data) {
+  const ModeScope mode(model.inventory, false);
+  const AverageScope weights(average);
+  data.feed.begin_epoch(0, 0);
+  std::vector<double> sums(streaming.size() + 1);
   double samples = 0;
-  for (const Launch& launch : plan) {
-    const std::vector<float> rows = feed.run(impl.test, launch).to_vector<float>();
+  for (const Launch& launch : data.plan) {
+    const std::vector<float> rows = data.feed.run(test, launch).to_vector<float>();
     for (std::int64_t s = 0; s < launch.steps; ++s)
       for (std::size_t c = 0; c < sums.size(); ++c)
         sums[c] += static_cast<double>(rows[static_cast<std::size_t>(s) * sums.size() + c]) *
                    static_cast<double>(launch.batch);
     samples += static_cast<double>(launch.samples());
   }
-  Logs logs = impl.logs(sums, samples);
-  if (!impl.collecting.empty()) impl.add_collected(logs, data, options);
-  return logs;
+  Logs result = logs(sums, samples);
+  if (!collecting.empty()) add_collected(result, data);
+  return result;
 }
 
-void Trainer::Impl::add_collected(Logs& logs, const data::Source& data, const EvaluateOptions& chosen) {
+Logs Trainer::evaluate(const data::Source& data, const EvaluateOptions& options) {
+  Impl::Evaluation evaluation = impl_->evaluation(data, options);
+  return impl_->evaluate(evaluation);
+}
+
+void Trainer::Impl::add_collected(Logs& logs, Evaluation& data) {
   if (options.step)
     throw Error(ErrorKind::kUnsupported, "evaluate",
                 fmt::format("{} needs the outputs of all samples, which a step of your own does not give",
                             metrics[collecting[0]].name));
   std::vector<Literal> outputs, targets;
-  each_output(data, chosen, [&](const Tensor& out, const Fields& fields) {
+  each_output(data, [&](const Tensor& out, const Fields& fields) {
     outputs.push_back(out.literal());
     targets.push_back(fields.back().literal());
   });
@@ -353,21 +367,29 @@ void Trainer::Impl::add_collected(Logs& logs, const data::Source& data, const Ev
 }
 
 Tensor Trainer::Impl::joined_rows(const std::vector<Literal>& parts) {
-  std::vector<Tensor> tensors;
-  const DeviceScope host("reference");
-  for (const Literal& part : parts) tensors.emplace_back(part);
-  return parts.size() == 1 ? tensors[0] : Tensor(concat(tensors).literal());
+  if (parts.size() == 1) return Tensor(parts[0]);
+  Shape shape = parts[0].shape();
+  std::int64_t rows = 0;
+  for (const Literal& part : parts) rows += part.shape()[0].value();
+  shape[0] = rows;
+  Literal all = Literal::uninitialized({parts[0].dtype(), shape});
+  std::byte* to = all.mutable_bytes();
+  for (const Literal& part : parts) {
+    std::memcpy(to, part.bytes(), part.byte_size());
+    to += part.byte_size();
+  }
+  return Tensor(std::move(all));
 }
 
-void Trainer::Impl::each_output(const data::Source& data, const EvaluateOptions& chosen,
+void Trainer::Impl::each_output(Evaluation& data,
                                 const std::function<void(const Tensor&, const Fields&)>& use) {
-  std::vector<Launch> plan;
-  Feed feed = evaluation_feed(data, chosen, plan, 0);
-  for (const Launch& launch : plan)
+  data.feed.begin_epoch(0, 0);
+  for (const Launch& launch : data.plan)
     for (std::int64_t s = 0; s < launch.steps; ++s) {
       const Launch one{launch.first + s * launch.batch, 1, launch.batch};
-      const Fields fields = feed.next_fields(one);
-      Fields inputs(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(inputs_of(fields.size())));
+      const Fields fields = data.feed.next_fields(one);
+      const Fields inputs(fields.begin(),
+                          fields.begin() + static_cast<std::ptrdiff_t>(inputs_of(fields.size())));
       use(predict(inputs), fields);
     }
 }
@@ -383,8 +405,8 @@ Tensor Trainer::predict(const data::Source& data, const EvaluateOptions& options
   const ModeScope mode(impl.model.inventory, false);
   const AverageScope weights(impl.average);
   std::vector<Literal> outputs;
-  impl.each_output(data, options,
-                   [&](const Tensor& out, const Fields&) { outputs.push_back(out.literal()); });
+  Impl::Evaluation evaluation = impl.evaluation(data, options);
+  impl.each_output(evaluation, [&](const Tensor& out, const Fields&) { outputs.push_back(out.literal()); });
   return Impl::joined_rows(outputs);
 }
 

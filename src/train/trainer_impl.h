@@ -53,11 +53,16 @@ struct Trainer::Impl {
   std::size_t inputs_of(std::size_t fields) const;  // those before the target
   bool is_bad(std::span<const float> numbers) const;
 
-  Feed evaluation_feed(const data::Source& data, const EvaluateOptions& options, std::vector<Launch>& plan,
-                       std::size_t fields) const;
-  void each_output(const data::Source& data, const EvaluateOptions& options,
+  // Data to evaluate with, and its launches.
+  struct Evaluation {
+    Feed feed;
+    std::vector<Launch> plan;
+  };
+  Evaluation evaluation(const data::Source& data, const EvaluateOptions& options) const;
+  Logs evaluate(Evaluation& data);
+  void each_output(Evaluation& data,
                    const std::function<void(const Tensor& output, const Fields& fields)>& use);
-  void add_collected(Logs& logs, const data::Source& data, const EvaluateOptions& options);
+  void add_collected(Logs& logs, Evaluation& data);
   static Tensor joined_rows(const std::vector<Literal>& parts);
 
   ModelView model;
@@ -66,7 +71,7 @@ struct Trainer::Impl {
   std::vector<metrics::Metric> metrics;
   std::vector<std::size_t> streaming, collecting;  // which of them are means, which need all outputs
   std::optional<optim::LossScale> scale;
-  std::optional<optim::Accumulator> accumulator;
+  std::optional<optim::Accumulation> accumulation;
   std::optional<optim::Ema> average;
   Variable halted;                   // after a step with bad numbers nothing changes any more
   std::vector<Variable> statistics;  // what a step may assign beside the optimiser: running means, the key

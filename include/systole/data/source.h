@@ -80,12 +80,13 @@ Sample sample_of(T&& value) {
 
 }  // namespace detail
 
+// Whether it can be moved is asked last: that of a class which a Source can be made into would ask back.
 template <class D>
-concept Dataset = !std::derived_from<D, Source> && !std::same_as<D, Sample> && std::move_constructible<D> &&
+concept Dataset = !std::derived_from<D, Source> && !std::same_as<D, Sample> &&
                   requires(const D& set, std::int64_t i) {
                     { set.size() } -> std::convertible_to<std::int64_t>;
                     requires detail::IsArrays<std::remove_cvref_t<decltype(set[i])>>::value;
-                  };
+                  } && std::move_constructible<D>;
 
 // What a Source refers to. A Dataset needs none of this; a kind of data that can do more than give one sample
 // after the other derives from it.

@@ -13,7 +13,7 @@
 //
 // The header is checked as a whole before anything is read: sizes, types, overlaps, gaps, names that stand
 // twice, bytes after the end. What is wrong is kParse with file and offset, kLimit (a header of more than
-// 100 MB, more than 262,144 arrays, more than 32 axes), or kUnsupported: a dtype that Systole has not, a
+// 100 MB, more than 65,536 arrays, more than 32 axes), or kUnsupported: a dtype that Systole has not, a
 // pickle, a zip file of PyTorch's.
 
 #include <cstddef>
@@ -25,15 +25,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
+#include "systole/io/named_array.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole::io {
-
-struct NamedArray;
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -71,7 +71,12 @@ class SYSTOLE_API SafetensorsReader {
 };
 
 // All arrays of a file, of an index of shards, or of a folder with either; for load_state_dict().
-SYSTOLE_API std::map<std::string, Tensor> load_safetensors(const std::filesystem::path& file);
+inline std::map<std::string, Tensor> load_safetensors(const std::filesystem::path& file) {
+  const SafetensorsReader reader(file);
+  std::map<std::string, Tensor> all;
+  for (const std::string& name : reader.names()) all.emplace(name, reader.tensor(name));
+  return all;
+}
 
 // Replaces the file when every byte is on the disk: a failure or a kill leaves the old one as it was. With a
 // digest (SHA-256, under the key "systole.digest") a reader can tell whether the arrays are those that were
@@ -81,9 +86,15 @@ struct SafetensorsOptions {
 };
 SYSTOLE_API void save_safetensors(const std::filesystem::path& file, std::span<const NamedArray> arrays,
                                   const Metadata& metadata = {}, SafetensorsOptions options = {});
-SYSTOLE_API void save_safetensors(const std::filesystem::path& file,
-                                  const std::map<std::string, Tensor>& tensors, const Metadata& metadata = {},
-                                  SafetensorsOptions options = {});
+inline void save_safetensors(const std::filesystem::path& file, const std::map<std::string, Tensor>& tensors,
+                             const Metadata& metadata = {}, SafetensorsOptions options = {}) {
+  std::vector<Tensor> values;
+  for (const auto& [name, tensor] : tensors) values.push_back(tensor);
+  evaluate(std::span<const Tensor>(values));
+  std::vector<NamedArray> arrays;
+  for (const auto& [name, tensor] : tensors) arrays.push_back({name, tensor.literal()});
+  save_safetensors(file, arrays, metadata, options);
+}
 // The bytes of such a file.
 SYSTOLE_API std::vector<std::byte> safetensors_bytes(std::span<const NamedArray> arrays,
                                                      const Metadata& metadata = {},

@@ -12,15 +12,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <limits>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "systole/base/export.h"
+#include "systole/base/literal.h"
 #include "systole/train/history.h"
 
 namespace systole::train {
@@ -69,8 +69,12 @@ class SYSTOLE_API Callback {
   virtual void epoch_end(Run&) {}
   virtual void end(Run&) {}
   // What a checkpoint keeps of it, and takes back.
-  virtual std::string state() const { return {}; }
-  virtual void restore(const std::string&) {}
+  struct State {
+    std::string text;
+    std::map<std::string, Literal> arrays = {};
+  };
+  virtual State state() const { return {}; }
+  virtual void restore(const State&) {}
 };
 using CallbackRef = std::shared_ptr<Callback>;
 

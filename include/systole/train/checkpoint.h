@@ -81,6 +81,8 @@ class SYSTOLE_API CheckpointFolder {
   Checkpoint load(std::int64_t step) const;     // throws kNotFound with the steps there are
   std::optional<Checkpoint> load_best() const;  // none when there is no such file
 
+  void clear();  // removes them all, for a run that begins anew
+
   struct Entry {
     std::int64_t step;
     std::filesystem::path file;

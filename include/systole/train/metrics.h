@@ -44,23 +44,23 @@ class SYSTOLE_API Numbers {
   template <class T>
     requires(std::is_arithmetic_v<T>)
   Numbers(const std::vector<T>& values)
-      : Numbers({values.begin(), values.end()}, std::is_floating_point_v<T>) {}
+      : Numbers(std::vector<double>(values.begin(), values.end()), std::is_floating_point_v<T>) {}
   template <class T>
     requires(std::is_arithmetic_v<T>)
   Numbers(std::initializer_list<T> values)
       : Numbers(std::vector<double>(values.begin(), values.end()), std::is_floating_point_v<T>) {}
 
   std::span<const double> values() const { return values_; }
-  const Shape& shape() const { return shape_; }
+  const Type& type() const { return type_; }
+  const Shape& shape() const { return type_.shape; }
   std::int64_t count() const { return static_cast<std::int64_t>(values_.size()); }
-  bool floating() const { return floating_; }
+  bool floating() const { return is_float(type_.dtype); }
 
  private:
   Numbers(std::vector<double> values, bool floating);
 
-  Shape shape_;
+  Type type_;
   std::vector<double> values_;
-  bool floating_ = true;
 };
 
 struct Options {
@@ -93,7 +93,7 @@ SYSTOLE_API double f1(const Numbers& output, const Numbers& target, const ScoreO
 
 // The same per class (scikit-learn's average=None); `average` and `positive` are not used.
 struct ClassScores {
-  std::vector<std::int64_t> labels;  // ascending
+  std::vector<std::int64_t> labels;  // ascending, or options.labels
   std::vector<double> precision, recall, f1;
   std::vector<std::int64_t> support;  // samples of the class
 };
@@ -107,7 +107,7 @@ SYSTOLE_API std::string classification_report(const Numbers& output, const Numbe
 enum class Normalize { none, truth, predicted, all };  // each row, each column, the whole sums to 1
 
 struct SYSTOLE_API ConfusionMatrix {
-  std::vector<std::int64_t> labels;  // of rows and columns, ascending
+  std::vector<std::int64_t> labels;  // of rows and columns: ascending, or options.labels
   std::vector<std::int64_t> counts;  // row-major: the row is the truth, the column the prediction
 
   std::int64_t classes() const { return static_cast<std::int64_t>(labels.size()); }
@@ -152,7 +152,9 @@ SYSTOLE_API double rmse(const Numbers& output, const Numbers& target);
 SYSTOLE_API double mae(const Numbers& output, const Numbers& target);
 SYSTOLE_API double r2(const Numbers& output, const Numbers& target);
 
-// Values per sample as ops, f32[n], to stand in a compiled step; further axes are averaged.
+// As ops, to stand in a compiled step. predicted: the labels that an output decides for, i32 without the
+// class axis. The others are a value per sample, f32[n] (f64 of f64 outputs); further axes are averaged.
+SYSTOLE_API Tensor predicted(const Tensor& output, const Options& options = {});
 SYSTOLE_API Tensor correct(const Tensor& output, const Tensor& target, const Options& options = {});
 SYSTOLE_API Tensor top_k_correct(const Tensor& output, const Tensor& target, std::int64_t k);
 SYSTOLE_API Tensor squared_error(const Tensor& output, const Tensor& target);
@@ -163,7 +165,9 @@ struct Metric {
   // f32[n], a value per sample whose mean is the metric (a scalar is taken as the batch's mean); empty when
   // all samples are needed at once, as for auc. It may stand in a compiled step.
   std::function<Tensor(const Tensor& output, const Tensor& target)> per_sample = {};
-  // The metric of all samples.
+  // What of an output is kept until all samples are there; empty: the whole output.
+  std::function<Tensor(const Tensor& output)> kept = {};
+  // The metric of all samples, from what was kept.
   std::function<double(const Numbers& output, const Numbers& target)> of_all = {};
   bool higher_is_better = true;
 

@@ -20,6 +20,7 @@
 #include <concepts>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -62,6 +63,7 @@ struct SaveOptions {
 struct LoadOptions {
   bool other_weights = false;  // accept a file whose weights are not those that were saved with the graph
   std::string device = {};     // where the weights go; empty: current_device()
+  bool kernels = false;        // compile kernels whose source is in the file: only of files you trust
 };
 
 // Copies share weights and programs. It is compiled once for each type of inputs and each device; threads may
@@ -93,26 +95,33 @@ class SYSTOLE_API SavedModel {
     return run(std::span<const Tensor>(inputs.begin(), inputs.size()));
   }
 
-  // Every weight by its name, those that the graph does not read included.
-  const Parameters& parameters() const;
-  std::map<std::string, Tensor> state_dict() const;
   // Of the same shape; a dtype is converted. Throws kNotFound with the nearest name, or kShape. A name that
   // was tied to another when the model was saved means the same weight.
   void set(std::string_view name, const Tensor& value);
-  void load_state_dict(const std::map<std::string, Tensor>& values, bool strict = true);
   SavedModel& to(std::string_view device);
+
+  // It is a module like any other: its names are those of the model that was saved, and parameters(m),
+  // state_dict(m), load_state_dict(m, values) and optimisers take it.
+  template <class Self, class V>
+  static void visit(Self& self, V&& v) {
+    self.each_variable([&](std::string_view name, Variable& variable) { v(name, variable); });
+  }
+
+  Parameters parameters() const { return nn::parameters(*this); }  // the trainable ones
+  Parameters variables() const { return nn::variables(*this); }    // all
 
   void save(const std::filesystem::path& file) const;  // as it is now
 
  private:
   friend SYSTOLE_API SavedModel load(const std::filesystem::path&, const LoadOptions&);
   Tensor single(std::span<const Tensor> inputs) const;
+  void each_variable(const std::function<void(std::string_view, Variable&)>& f) const;  // tied names too
   struct State;
   std::shared_ptr<State> state_;
 };
 
-// Throws kUnsupported for a safetensors file without a graph (io::load_safetensors() gives its arrays), and
-// kParse when graph, weights and digest do not belong together.
+// Throws kUnsupported for a safetensors file without a graph (io::load_safetensors() gives its arrays) or
+// with kernels of its own, and kParse when graph, weights and digest do not belong together.
 SYSTOLE_API SavedModel load(const std::filesystem::path& file, const LoadOptions& options = {});
 
 namespace train::detail {

@@ -117,8 +117,9 @@ struct FitOptions {
   std::int64_t steps_per_epoch = 0;  // 0: as many as the data has
   data::Source validation = {};
   double validation_split = 0;  // without validation data: this part of the data, its end, is kept for it
-  std::int64_t validation_steps = 0;  // 0: all of it
-  std::int64_t validation_every = 1;  // epochs
+  std::int64_t validation_steps = 0;     // 0: all of it
+  std::int64_t validation_every = 1;     // epochs
+  data::Transforms validation_map = {};  // as map, for validation
   bool shuffle = true;
   std::uint64_t seed = 1;         // of the order
   bool drop_last = false;         // whether the samples that do not fill a batch are left out
@@ -185,6 +186,9 @@ class SYSTOLE_API Trainer {
   void save(const std::filesystem::path& file, std::optional<Type> input = std::nullopt);
 
   optim::Optimizer& optimizer();
+  Parameters weights() const;  // all Variables of the model
+  // What the model computes after training for data like that last fitted.
+  ir::Graph forward_graph();
   // Everything that changes in training: the model's Variables, the optimiser's, scale, average, random key.
   Parameters state() const;
 

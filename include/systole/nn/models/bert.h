@@ -8,6 +8,7 @@
 //   load_state_dict(model, io::load_safetensors("bert-base-uncased.safetensors"), false);
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "systole/base/export.h"
@@ -58,7 +59,7 @@ class SYSTOLE_API BertLayer {
 
 class SYSTOLE_API Bert {
  public:
-  explicit Bert(const BertOptions& options = {});
+  explicit Bert(const BertOptions& options = {}, bool pooler = true);
   Tensor forward(const BertInput& input) const;  // [batch, length, width]
   Tensor forward(const Tensor& words) const { return forward(BertInput{words}); }
   Tensor operator()(const Tensor& words) const { return forward(words); }
@@ -80,12 +81,12 @@ class SYSTOLE_API Bert {
   Embedding words_, positions_, segments_;
   LayerNorm norm_;
   std::vector<BertLayer> layers_;
-  Linear pooler_;
+  std::optional<Linear> pooler_;
   Dropout dropout_;
 };
 
 // The word at each place, for masked ones: logits [batch, length, vocabulary]. The output layer is tied to
-// the word embedding.
+// the word embedding; as published, this model has no pooler.
 class SYSTOLE_API BertMaskedLanguageModel {
  public:
   explicit BertMaskedLanguageModel(const BertOptions& options = {});
@@ -101,12 +102,15 @@ class SYSTOLE_API BertMaskedLanguageModel {
     v("cls.predictions.bias", self.bias_);
     v("cls.predictions.transform.dense", self.dense_);
     v("cls.predictions.transform.LayerNorm", self.norm_);
+    v("cls.predictions.decoder.weight", self.decoder_weight_);
+    v("cls.predictions.decoder.bias", self.decoder_bias_);
   }
 
  private:
   Variable bias_;
   Linear dense_;
   LayerNorm norm_;
+  Variable decoder_weight_, decoder_bias_;  // the word embedding, and bias_
 };
 
 // A class for the whole text: logits [batch, classes].

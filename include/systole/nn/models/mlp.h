@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "systole/base/export.h"
-#include "systole/nn/activation.h"
 #include "systole/nn/layers.h"
 #include "systole/nn/module.h"
 
@@ -18,7 +18,7 @@ struct MlpOptions {
   std::int64_t in = 784;
   std::vector<std::int64_t> hidden = {128};
   std::int64_t classes = 10;
-  Activation activation = "relu";
+  std::string activation = "relu";  // as nn::activation knows it
   double dropout = 0;
 };
 class SYSTOLE_API Mlp {
@@ -37,7 +37,7 @@ class SYSTOLE_API Mlp {
 
  private:
   std::vector<Linear> layers_;
-  Activation activation_;
+  std::function<Tensor(const Tensor&)> activation_;
   Dropout dropout_;
 };
 

@@ -1,0 +1,251 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/file.h"
+#include "systole/base/error.h"
+#include "systole/train/callback.h"
+#include "systole/train/checkpoint.h"
+#include "systole/train/tensorboard.h"
+#include "systole/train/trainer.h"
+
+namespace systole::train {
+
+namespace {
+
+bool higher_is_better(std::string_view name, Mode mode) {
+  if (mode != Mode::automatic) return mode == Mode::max;
+  if (name.starts_with("val_")) name.remove_prefix(4);
+  constexpr std::array<std::string_view, 9> kScores = {
+      "accuracy", "acc", "top", "precision", "recall", "f1", "auc", "average_precision", "r2"};
+  return std::any_of(kScores.begin(), kScores.end(), [&](std::string_view s) { return name.starts_with(s); });
+}
+
+// The best value of a number so far, and for how many epochs there was no better one.
+class Watch {
+ public:
+  Watch(std::string monitor, Mode mode, double min_delta)
+      : monitor_(std::move(monitor)), mode_(mode), min_delta_(std::abs(min_delta)) {}
+
+  // Whether this epoch is the best yet.
+  bool update(const Logs& logs) {
+    const std::string name = !monitor_.empty() ? monitor_ : logs.contains("val_loss") ? "val_loss" : "loss";
+    if (!logs.contains(name) && name.starts_with("val_")) return false;  // not validated in this epoch
+    const double value = logs.at(name);
+    const bool higher = higher_is_better(name, mode_);
+    const bool better = !std::isnan(value) &&
+                        (!best_ || (higher ? value - min_delta_ > *best_ : value + min_delta_ < *best_));
+    if (better) best_ = value;
+    waited_ = better ? 0 : waited_ + 1;
+    name_ = name;
+    return better;
+  }
+  std::int64_t waited() const { return waited_; }
+  void forget_wait() { waited_ = 0; }
+  std::string text() const { return best_ ? fmt::format("{} {:.4f}", name_, *best_) : name_; }
+
+  std::string state() const {
+    return best_ ? fmt::format("{} {:a}", waited_, *best_) : std::to_string(waited_);
+  }
+  void restore(const std::string& text) {
+    std::istringstream in(text);
+    std::string best;
+    if (!(in >> waited_)) waited_ = 0;
+    if (in >> best) best_ = std::strtod(best.c_str(), nullptr);
+  }
+
+ private:
+  std::string monitor_, name_;
+  Mode mode_;
+  double min_delta_;
+  std::optional<double> best_;
+  std::int64_t waited_ = 0;
+};
+
+class EarlyStopping final : public Callback {
+ public:
+  explicit EarlyStopping(EarlyStoppingOptions options)
+      : options_(std::move(options)), watch_(options_.monitor, options_.mode, options_.min_delta) {}
+
+  void epoch_end(Run& run) override {
+    if (run.epoch() <= options_.start_from_epoch) return;
+    if (watch_.update(run.logs())) {
+      best_epoch_ = run.epoch();
+      if (options_.restore_best) best_ = snapshot(run.step(), run.trainer().weights()).values;
+    } else if (watch_.waited() >= std::max<std::int64_t>(options_.patience, 1)) {
+      run.stop(fmt::format("no better {} for {} epochs", watch_.text(), watch_.waited()));
+      run.say(fmt::format("early stopping: no better {} for {} epochs", watch_.text(), watch_.waited()));
+    }
+  }
+  void end(Run& run) override {
+    if (!options_.restore_best || best_.empty() || best_epoch_ == run.epoch()) return;
+    train::restore(run.trainer().weights(), Checkpoint{.values = best_});
+    run.say(fmt::format("the weights are those of epoch {}", best_epoch_));
+  }
+  State state() const override { return {fmt::format("{} {}", best_epoch_, watch_.state()), best_}; }
+  void restore(const State& state) override {
+    std::istringstream in(state.text);
+    std::string rest;
+    in >> best_epoch_;
+    std::getline(in, rest);
+    watch_.restore(rest);
+    best_ = state.arrays;
+  }
+
+ private:
+  EarlyStoppingOptions options_;
+  Watch watch_;
+  std::int64_t best_epoch_ = 0;
+  std::map<std::string, Literal> best_;
+};
+
+class ModelFile final : public Callback {
+ public:
+  explicit ModelFile(ModelFileOptions options)
+      : options_(std::move(options)), watch_(options_.monitor, options_.mode, 0) {}
+
+  void epoch_end(Run& run) override {
+    if (!watch_.update(run.logs()) && options_.best_only) return;
+    std::string name = options_.file.string();
+    if (const auto at = name.find("{epoch}"); at != std::string::npos)
+      name.replace(at, 7, std::to_string(run.epoch()));
+    run.trainer().save(name);
+  }
+  State state() const override { return {watch_.state()}; }
+  void restore(const State& state) override { watch_.restore(state.text); }
+
+ private:
+  ModelFileOptions options_;
+  Watch watch_;
+};
+
+class Csv final : public Callback {
+ public:
+  explicit Csv(std::filesystem::path file) : file_(std::move(file)) {}
+  void epoch_end(Run& run) override { run.history().write_csv(file_); }
+
+ private:
+  std::filesystem::path file_;
+};
+
+class TensorBoard final : public Callback {
+ public:
+  explicit TensorBoard(TensorBoardOptions options) : options_(std::move(options)) {}
+
+  void begin(Run& run) override {
+    writer_.emplace(options_.folder);
+    if (options_.graph) writer_->graph(run.trainer().forward_graph());
+  }
+  void steps_end(Run& run) override {
+    if (options_.every_steps == 0 || run.step() - written_ < options_.every_steps) return;
+    for (const auto& [name, value] : run.logs()) writer_->scalar("steps/" + name, value, run.step());
+    written_ = run.step();
+  }
+  void epoch_end(Run& run) override {
+    for (const auto& [name, value] : run.logs())
+      writer_->scalar(name.starts_with("val_") ? "validation/" + name.substr(4) : "train/" + name, value,
+                      run.epoch());
+    writer_->scalar("lr", run.lr(), run.epoch());
+    if (options_.histograms)
+      for (const auto& [name, variable] : run.trainer().weights())
+        if (variable.trainable()) writer_->histogram(name, variable.value(), run.epoch());
+    writer_->flush();
+  }
+  void end(Run&) override { writer_.reset(); }
+  State state() const override { return {std::to_string(written_)}; }
+  void restore(const State& state) override { written_ = std::atoll(state.text.c_str()); }
+
+ private:
+  TensorBoardOptions options_;
+  std::optional<SummaryWriter> writer_;
+  std::int64_t written_ = 0;
+};
+
+class Rate final : public Callback {
+ public:
+  explicit Rate(std::function<double(std::int64_t, double)> rate) : rate_(std::move(rate)) {}
+  void epoch_begin(Run& run) override { run.set_lr(rate_(run.epoch(), run.lr())); }
+
+ private:
+  std::function<double(std::int64_t, double)> rate_;
+};
+
+class ReduceOnPlateau final : public Callback {
+ public:
+  explicit ReduceOnPlateau(PlateauOptions options)
+      : options_(std::move(options)), watch_(options_.monitor, options_.mode, options_.min_delta) {}
+
+  void epoch_end(Run& run) override {
+    const bool better = watch_.update(run.logs());
+    if (cooldown_ > 0) {
+      --cooldown_;
+      watch_.forget_wait();
+    }
+    if (better || watch_.waited() < std::max<std::int64_t>(options_.patience, 1)) return;
+    const double old = run.lr(), lower = std::max(old * options_.factor, options_.min_lr);
+    watch_.forget_wait();
+    cooldown_ = options_.cooldown;
+    if (!(lower < old)) return;
+    run.set_lr(lower);
+    run.say(fmt::format("no better {}: the learning rate is now {:.4g}", watch_.text(), lower));
+  }
+  State state() const override { return {fmt::format("{} {}", cooldown_, watch_.state())}; }
+  void restore(const State& state) override {
+    std::istringstream in(state.text);
+    std::string rest;
+    in >> cooldown_;
+    std::getline(in, rest);
+    watch_.restore(rest);
+  }
+
+ private:
+  PlateauOptions options_;
+  Watch watch_;
+  std::int64_t cooldown_ = 0;
+};
+
+class Lambda final : public Callback {
+ public:
+  Lambda(std::function<void(Run&)> steps, std::function<void(Run&)> epoch)
+      : steps_(std::move(steps)), epoch_(std::move(epoch)) {}
+  void steps_end(Run& run) override {
+    if (steps_) steps_(run);
+  }
+  void epoch_end(Run& run) override {
+    if (epoch_) epoch_(run);
+  }
+
+ private:
+  std::function<void(Run&)> steps_, epoch_;
+};
+
+}  // namespace
+
+CallbackRef early_stopping(EarlyStoppingOptions options) {
+  return std::make_shared<EarlyStopping>(std::move(options));
+}
+CallbackRef model_file(ModelFileOptions options) { return std::make_shared<ModelFile>(std::move(options)); }
+CallbackRef csv(std::filesystem::path file) { return std::make_shared<Csv>(std::move(file)); }
+CallbackRef tensorboard(TensorBoardOptions options) {
+  return std::make_shared<TensorBoard>(std::move(options));
+}
+CallbackRef schedule(std::function<double(std::int64_t, double)> rate) {
+  return std::make_shared<Rate>(std::move(rate));
+}
+CallbackRef reduce_on_plateau(PlateauOptions options) {
+  return std::make_shared<ReduceOnPlateau>(std::move(options));
+}
+CallbackRef on_epoch_end(std::function<void(Run&)> f) {
+  return std::make_shared<Lambda>(nullptr, std::move(f));
+}
+CallbackRef on_steps_end(std::function<void(Run&)> f) {
+  return std::make_shared<Lambda>(std::move(f), nullptr);
+}
+
+}  // namespace systole::train

@@ -1,0 +1,236 @@
+// A saved model that runs: its graph replayed inside a compiled function that reads the weights as Variables,
+// so that it is compiled once per type of inputs and device, joins other traces and can be trained on.
+
+#include "systole/train/saved_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/nearest.h"
+#include "systole/base/error.h"
+#include "systole/io.h"
+#include "systole/ir/text.h"
+#include "systole/tensor/compiled.h"
+#include "tensor/devices.h"
+#include "tensor/frame.h"
+#include "tensor/record.h"
+#include "train/model_file.h"
+#include "train/write_model.h"
+
+namespace systole {
+
+struct SavedModel::State {
+  std::string file;
+  train::ModelDescription model;
+  ir::Graph graph;
+  std::vector<Io> inputs, outputs;
+  io::Metadata metadata;
+  std::vector<Variable> variables;                         // in the order of model.variables
+  std::map<std::string, std::size_t, std::less<>> places;  // by name, tied ones too
+  std::vector<std::size_t> reads, assigns;
+  tree::FlatFunction fn;
+  std::optional<recording::CompiledFunction> compiled;
+
+  void prepare();
+  Flat apply(const Flat& arguments);
+  void check(std::span<const Tensor> arguments) const;
+};
+
+void SavedModel::State::prepare() {
+  for (std::size_t i = 0; i < model.variables.size(); ++i) places.emplace(model.variables[i], i);
+  for (const auto& [name, target] : model.aliases) places.emplace(name, places.find(target)->second);
+  for (const std::string& name : model.reads) reads.push_back(places.find(name)->second);
+  for (const std::string& name : model.assigns) assigns.push_back(places.find(name)->second);
+  for (std::size_t i = 0; i < model.inputs; ++i) inputs.push_back({graph.input_name(i), graph.input_type(i)});
+  for (std::size_t i = 0; i < model.outputs; ++i)
+    outputs.push_back({graph.outputs()[i].name, graph.output_type(i)});
+  fn = [this](const Flat& arguments) { return apply(arguments); };
+  compiled.emplace(FunctionOptions{.name = model.name});
+}
+
+Flat SavedModel::State::apply(const Flat& arguments) {
+  std::vector<Tensor> values = arguments.tensors;
+  for (const std::size_t place : reads) values.push_back(variables[place].value());
+  std::vector<Type> types;
+  for (const Tensor& x : values) types.push_back(x.type());
+  std::vector<Tensor> results =
+      graph.is_static() ? recording::replay(graph, values)
+                        : recording::replay(ir::bind_symbols(graph, ir::match_symbols(graph, types)), values);
+  for (std::size_t i = 0; i < assigns.size(); ++i) variables[assigns[i]].assign(results[outputs.size() + i]);
+  results.resize(outputs.size());
+  return {std::move(results), {}, {}};
+}
+
+void SavedModel::State::check(std::span<const Tensor> arguments) const {
+  const std::string where = fmt::format("model {}", model.name);
+  if (arguments.size() != inputs.size()) {
+    std::string expected;
+    for (const Io& input : inputs)
+      expected += fmt::format("{}{}: {}", expected.empty() ? "" : ", ", input.name, input.type.to_string());
+    throw Error(ErrorKind::kInvalidArgument, where, "another number of inputs", std::move(expected),
+                std::to_string(arguments.size()));
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Type& wanted = inputs[i].type;
+    const Type& got = recording::checked(arguments[i], where).type;
+    bool fits = wanted.shape.rank() == got.shape.rank();
+    for (std::size_t k = 0; fits && k < wanted.shape.size(); ++k)
+      fits = !wanted.shape[k].is_static() || wanted.shape[k] == got.shape[k];
+    if (wanted.dtype == got.dtype && fits) continue;
+    throw Error(fits ? ErrorKind::kDType : ErrorKind::kShape, where,
+                fmt::format("input \"{}\" is of another type", inputs[i].name), wanted.to_string(),
+                got.to_string());
+  }
+}
+
+const std::vector<SavedModel::Io>& SavedModel::inputs() const { return state_->inputs; }
+const std::vector<SavedModel::Io>& SavedModel::outputs() const { return state_->outputs; }
+const std::string& SavedModel::name() const { return state_->model.name; }
+const std::vector<std::string>& SavedModel::classes() const { return state_->model.classes; }
+const io::Metadata& SavedModel::metadata() const { return state_->metadata; }
+const ir::Graph& SavedModel::graph() const { return state_->graph; }
+
+std::vector<Tensor> SavedModel::run(std::span<const Tensor> inputs) const {
+  State& state = *state_;
+  state.check(inputs);
+  Flat arguments{{inputs.begin(), inputs.end()}, {}, {}};
+  // The model runs where its weights are; inputs are brought there.
+  if (!state.reads.empty() && !recording::tracing()) {
+    const std::uint8_t place = state.variables[state.reads[0]].cell()->value.record()->device;
+    for (Tensor& x : arguments.tensors)
+      if (const std::uint8_t own = x.record()->device; own != place && own != recording::kAnyDevice)
+        x = x.to(recording::device(place).name.to_string());
+  }
+  return state.compiled->call({state.fn, arguments, typeid(SavedModel)}).tensors;
+}
+
+Tensor SavedModel::single(std::span<const Tensor> inputs) const {
+  if (outputs().size() != 1) {
+    std::string names;
+    for (const Io& output : outputs()) names += (names.empty() ? "" : ", ") + output.name;
+    throw Error(ErrorKind::kInvalidArgument, fmt::format("model {}", name()),
+                "a call gives one Tensor, the model several: use run()", "1 output", names);
+  }
+  return run(inputs)[0];
+}
+
+void SavedModel::each_variable(const std::function<void(std::string_view, Variable&)>& f) const {
+  if (!state_) return;
+  for (std::size_t i = 0; i < state_->variables.size(); ++i)
+    f(state_->model.variables[i], state_->variables[i]);
+  for (const auto& [name, target] : state_->model.aliases)
+    f(name, state_->variables[state_->places.find(target)->second]);
+}
+
+void SavedModel::set(std::string_view name, const Tensor& value) {
+  const std::string where = fmt::format("model {}", this->name());
+  const auto found = state_->places.find(name);
+  if (found == state_->places.end()) {
+    std::vector<std::string_view> names;
+    for (const auto& [known, place] : state_->places) names.push_back(known);
+    const std::string_view near = nearest(name, names);
+    throw Error(
+        ErrorKind::kNotFound, where, fmt::format("no weight \"{}\"", name),
+        near.empty() ? fmt::format("one of {}", fmt::join(names, ", ")) : fmt::format("\"{}\"", near));
+  }
+  Variable& variable = state_->variables[found->second];
+  if (recording::checked(value, where).type.shape != variable.shape())
+    throw Error(ErrorKind::kShape, where, fmt::format("the value of \"{}\"", name),
+                variable.type().to_string(), value.type().to_string());
+  const std::string device = variable.value().device().to_string();
+  variable.assign(recording::tracing() ? value.to(variable.dtype()) : value.to(variable.dtype()).to(device));
+}
+
+SavedModel& SavedModel::to(std::string_view device) {
+  for (Variable& variable : state_->variables) variable.move_to(device);
+  return *this;
+}
+
+void SavedModel::save(const std::filesystem::path& file) const {
+  std::map<std::string, Tensor> weights;
+  for (std::size_t i = 0; i < state_->variables.size(); ++i)
+    weights.emplace(state_->model.variables[i], state_->variables[i].value());
+  train::write_model(file, state_->model, state_->graph, weights, state_->metadata);
+}
+
+std::string SavedModel::summary() const {
+  std::string text = fmt::format("model {}\n", name());
+  for (const Io& input : inputs())
+    text += fmt::format("  input   {}: {}\n", input.name, input.type.to_string());
+  for (const Io& output : outputs())
+    text += fmt::format("  output  {}: {}\n", output.name, output.type.to_string());
+  if (!classes().empty()) text += fmt::format("  classes {}\n", fmt::join(classes(), ", "));
+  for (const auto& [key, value] : metadata()) text += fmt::format("  {}: {}\n", key, value.substr(0, 80));
+  std::size_t width = 0;
+  std::int64_t count = 0, trainable = 0, bytes = 0;
+  const Parameters all = variables();
+  for (const std::string& name : all.names()) width = std::max(width, name.size());
+  for (const auto& [name, variable] : all) {
+    text +=
+        fmt::format("  {:<{}}  {:<20}  {:>12}\n", name, width, variable.type().to_string(), variable.size());
+    count += variable.size();
+    bytes += variable.type().bytes();
+    if (variable.trainable()) trainable += variable.size();
+  }
+  return text + fmt::format("  {} numbers, {} of them trained, {} bytes\n", count, trainable, bytes);
+}
+
+SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
+  const io::SafetensorsReader reader(file);
+  auto state = std::make_shared<SavedModel::State>();
+  state->file = file.string();
+  std::optional<std::string> description = reader.metadata(train::kModelKey);
+  const std::optional<std::string> graph = reader.metadata(train::kGraphKey);
+  if (!description || !graph)
+    throw Error(
+        ErrorKind::kUnsupported, state->file,
+        "a safetensors file without a graph: it holds weights for a model that the program has",
+        "a file of systole::save(); load_state_dict(model, io::load_safetensors(file)) takes this one");
+  const io::Digest digest = reader.check_digest();
+  if (digest == io::Digest::metadata || (digest == io::Digest::none && !options.other_weights))
+    throw Error(ErrorKind::kParse, state->file, "graph and metadata are not as they were saved",
+                "the digest of the content", digest == io::Digest::none ? "none" : "another one");
+  if (digest == io::Digest::arrays && !options.other_weights)
+    throw Error(
+        ErrorKind::kParse, state->file,
+        "the weights are not those that were saved with this graph; LoadOptions::other_weights accepts "
+        "them",
+        "the digest of the weights", "another one");
+  state->model = train::parse_model(*std::move(description), state->file);
+  state->graph = ir::parse(*graph, fmt::format("{}: {}", state->file, train::kGraphKey));
+  if (!options.kernels && train::has_kernels(state->graph))
+    throw Error(ErrorKind::kUnsupported, state->file,
+                "the graph calls kernels whose source is in the file, and running them runs what it says; "
+                "LoadOptions::kernels accepts that, for a file that you trust");
+  train::check(state->model, state->graph, state->file);
+  for (auto& [key, value] : reader.metadata())
+    if (!train::is_own_key(key)) state->metadata.emplace(key, value);
+
+  const std::string device = options.device.empty() ? current_device().to_string() : options.device;
+  const auto fixed = [&](const std::string& name) {
+    return std::find(state->model.fixed.begin(), state->model.fixed.end(), name) != state->model.fixed.end();
+  };
+  std::map<std::string, Type> wanted;
+  for (std::size_t i = 0; i < state->model.reads.size(); ++i)
+    wanted.emplace(state->model.reads[i], state->graph.input_type(state->model.inputs + i));
+  for (const std::string& name : state->model.variables) {
+    if (!reader.contains(name))
+      throw Error(ErrorKind::kParse, state->file,
+                  fmt::format("no weight \"{}\", which the model needs", name));
+    Tensor value = reader.tensor(name);
+    if (const auto type = wanted.find(name); type != wanted.end()) {
+      if (!(type->second.shape == value.shape()))
+        throw Error(ErrorKind::kShape, state->file, fmt::format("weight \"{}\"", name),
+                    type->second.to_string(), value.type().to_string());
+      if (type->second.dtype != value.dtype()) value = value.to(type->second.dtype);
+    }
+    state->variables.emplace_back(value.to(device), name, !fixed(name));
+  }
+  state->prepare();
+  SavedModel model;
+  model.state_ = std::move(state);
+  return model;
+}
+
+}  // namespace systole

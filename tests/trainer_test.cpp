@@ -1,0 +1,451 @@
+// The Trainer against loops written out by hand with the same functions, and its behaviour when things end
+// early, go wrong or are resumed.
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "error_check.h"
+#include "systole/systole.h"
+
+namespace systole {
+namespace {
+
+using train::FitOptions;
+using train::Trainer;
+using train::TrainerOptions;
+
+// Points of two noisy classes, [count, 4] and labels 0 and 1.
+struct Points {
+  Literal x, y;
+};
+Points points(std::int64_t count) {
+  std::vector<float> x;
+  std::vector<std::int32_t> y;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const int label = static_cast<int>(i * 7 % 13 % 2);
+    y.push_back(label);
+    for (int k = 0; k < 4; ++k)
+      x.push_back(
+          static_cast<float>(std::sin(static_cast<double>(i * 31 + k * 17)) + (label != 0 ? 0.7 : -0.7)));
+  }
+  return {Literal::of<float>({count, 4}, x), Literal::of<std::int32_t>({count}, y)};
+}
+
+struct Net {
+  nn::Linear fc1{4, 8}, fc2{8, 2};
+  Tensor forward(const Tensor& x) const { return fc2(tanh(fc1(x))); }
+};
+Net seeded_net() {
+  random::seed(3);
+  return {};
+}
+
+std::vector<float> flat(const Parameters& list) {
+  std::vector<float> all;
+  for (const auto& [name, variable] : list)
+    for (const double x : variable.literal().to_doubles()) all.push_back(static_cast<float>(x));
+  return all;
+}
+
+// A folder within the test's own.
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "systole-test-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+class TrainerTest : public testing::Test {
+ protected:
+  DeviceScope device{"reference"};
+  Points data = points(50);
+  data::Source source = data::arrays(data.x, data.y);
+};
+
+TEST_F(TrainerTest, FitEqualsALoopByHand) {
+  Net net = seeded_net();
+  Trainer trainer(net, optim::SGD(net, {.lr = 0.1, .momentum = 0.9}), {.metrics = {"accuracy"}});
+  const train::FitResult result = trainer.fit(source, {.epochs = 2, .batch = 8, .seed = 5, .verbose = 0});
+
+  Net by_hand = seeded_net();
+  optim::SGD opt(by_hand, {.lr = 0.1, .momentum = 0.9});
+  std::vector<double> losses;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const std::vector<std::int64_t> order = data::permutation(50, 5, epoch);
+    double sum = 0;
+    for (std::size_t first = 0; first < 50; first += 8) {
+      const std::size_t count = std::min<std::size_t>(8, 50 - first);
+      const std::vector<Literal> batch = source.read(std::span(order).subspan(first, count));
+      const Tensor x(batch[0]), y(batch[1]);
+      auto [loss, grads] =
+          value_and_grad([&] { return cross_entropy(by_hand.forward(x), y); }, parameters(by_hand));
+      opt.update(grads);
+      sum += loss.item<double>() * static_cast<double>(count);
+    }
+    losses.push_back(sum / 50);
+  }
+  const std::vector<float> got = flat(parameters(net)), wanted = flat(parameters(by_hand));
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-6) << i;
+  EXPECT_EQ(result.epochs(), 2u);
+  EXPECT_NEAR(result["loss"][0], losses[0], 1e-6);
+  EXPECT_NEAR(result["loss"][1], losses[1], 1e-6);
+  EXPECT_LT(result["loss"][1], result["loss"][0]);
+  EXPECT_GT(result.last["accuracy"], 0.5);
+}
+
+TEST_F(TrainerTest, TheNumberOfStepsPerLaunchChangesNothing) {
+  std::vector<std::vector<float>> ends;
+  for (const std::int64_t per_call : {1, 2, 4, 0}) {
+    Net net = seeded_net();
+    Trainer trainer(net, optim::Adam(net));
+    trainer.fit(source, {.epochs = 2, .batch = 8, .verbose = 0, .steps_per_call = per_call});
+    ends.push_back(flat(parameters(net)));
+  }
+  for (const auto& end : ends) EXPECT_EQ(end, ends[0]);
+}
+
+TEST_F(TrainerTest, DataOnTheDeviceAndDataFromALoaderGiveTheSame) {
+  std::vector<std::vector<float>> ends;
+  for (const std::int64_t bytes : {std::int64_t{1} << 20, std::int64_t{0}}) {
+    Net net = seeded_net();
+    Trainer trainer(net, optim::Adam(net), {.metrics = {"accuracy"}});
+    trainer.fit(source, {.epochs = 2, .batch = 8, .verbose = 0, .device_bytes = bytes});
+    ends.push_back(flat(parameters(net)));
+  }
+  EXPECT_EQ(ends[0], ends[1]);
+}
+
+// A model without chance: scores are the inputs.
+struct Identity {
+  Variable scale{Tensor(Literal::scalar<float>(1))};
+  Tensor forward(const Tensor& x) const { return x * scale; }
+};
+
+TEST_F(TrainerTest, EvaluateGivesTheMeanLossAndTheMetrics) {
+  Identity model;
+  Trainer trainer(model, optim::SGD(model), {.metrics = {"accuracy", "f1_macro"}});
+  // Rows [2,0], [0,1], [0,3] with labels 0, 0, 1: losses log(1+e^-2), log(1+e), log(1+e^-3).
+  const Tensor x = tensor({{2, 0}, {0, 1}, {0, 3}}, DType::f32), y = tensor({0, 0, 1});
+  const train::Logs logs = trainer.evaluate(x, y, {.batch = 2});
+  EXPECT_NEAR(logs["loss"],
+              (std::log1p(std::exp(-2)) + std::log1p(std::exp(1)) + std::log1p(std::exp(-3))) / 3, 1e-6);
+  EXPECT_NEAR(logs["accuracy"], 2.0 / 3, 1e-6);
+  EXPECT_NEAR(logs["f1_macro"], 2.0 / 3, 1e-6);  // class 0: 2·1·½/1½, class 1: 2·½·1/1½
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { logs["acuracy"]; }).find("accuracy"), std::string::npos);
+  EXPECT_EQ(trainer.predict(x, {.batch = 2}).to_vector<float>(), x.to_vector<float>());
+}
+
+TEST_F(TrainerTest, ValidationSplitKeepsTheEnd) {
+  Net net = seeded_net();
+  Trainer trainer(net, optim::SGD(net, {.lr = 0.0}));
+  const train::FitResult result =
+      trainer.fit(source, {.epochs = 1, .batch = 10, .validation_split = 0.2, .verbose = 0});
+  EXPECT_NEAR(result["loss"][0], trainer.evaluate(source.take(40))["loss"], 1e-6);
+  EXPECT_NEAR(result["val_loss"][0], trainer.evaluate(source.skip(40))["loss"], 1e-6);
+}
+
+TEST_F(TrainerTest, DataThatRunsOutIsReported) {
+  Net net = seeded_net();
+  Trainer trainer(net, optim::SGD(net));
+  std::ostringstream out;
+  const train::FitResult result =
+      trainer.fit(source, {.epochs = 1, .batch = 10, .steps_per_epoch = 9, .verbose = 2, .out = &out});
+  EXPECT_TRUE(result.ran_out);
+  EXPECT_NE(out.str().find("it has 5 steps of 10 samples, steps_per_epoch is 9"), std::string::npos)
+      << out.str();
+  // Endless data has as many as are asked for.
+  const train::FitResult endless =
+      trainer.fit(source.repeat(), {.epochs = 1, .batch = 10, .steps_per_epoch = 9, .verbose = 0});
+  EXPECT_FALSE(endless.ran_out);
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [&] { trainer.fit(source.repeat(), {.verbose = 0}); })
+                .find("steps_per_epoch"),
+            std::string::npos);
+}
+
+TEST_F(TrainerTest, LinesArePlainWithoutATerminal) {
+  Net net = seeded_net();
+  Trainer trainer(net, optim::Adam(net), {.metrics = {"accuracy"}});
+  std::ostringstream out;
+  trainer.fit(source, {.epochs = 2, .batch = 10, .validation = source, .out = &out});
+  const std::string text = out.str();
+  EXPECT_EQ(text.find('\r'), std::string::npos);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_NE(text.find("epoch 2/2"), std::string::npos) << text;
+  EXPECT_NE(text.find("val_accuracy 0."), std::string::npos) << text;
+}
+
+TEST_F(TrainerTest, CallbacksSeeStopAndSchedule) {
+  Net net = seeded_net();
+  Trainer trainer(net, optim::SGD(net, {.lr = 0.1}));
+  const Scratch folder;
+  std::vector<double> rates;
+  const train::FitResult result = trainer.fit(
+      source,
+      {.epochs = 10,
+       .batch = 10,
+       .verbose = 0,
+       .callbacks = {train::schedule([](std::int64_t epoch, double lr) { return epoch == 1 ? lr : lr / 2; }),
+                     train::csv(folder.path() / "log.csv"), train::on_epoch_end([&](train::Run& run) {
+                       rates.push_back(run.lr());
+                       if (run.epoch() == 3) run.stop("enough");
+                     })}});
+  EXPECT_EQ(result.stopped, "enough");
+  EXPECT_EQ(result.epochs(), 3u);
+  ASSERT_EQ(rates.size(), 3u);
+  EXPECT_NEAR(rates[2], 0.025, 1e-9);
+  EXPECT_EQ(train::History::read_csv(folder.path() / "log.csv")["loss"], result["loss"]);
+}
+
+// Learns for two epochs, then a rate that is far too large spoils it.
+TEST_F(TrainerTest, EarlyStoppingBringsTheBestWeightsBack) {
+  Net net = seeded_net();
+  Trainer trainer(net, optim::SGD(net, {.lr = 0.1}));
+  std::vector<std::vector<float>> after;
+  const train::FitResult result = trainer.fit(
+      source,
+      {.epochs = 20,
+       .batch = 10,
+       .validation = source,
+       .verbose = 0,
+       .callbacks = {train::schedule([](std::int64_t epoch, double) { return epoch <= 2 ? 0.1 : 500.0; }),
+                     train::on_epoch_end([&](train::Run&) { after.push_back(flat(parameters(net))); }),
+                     train::early_stopping({.patience = 2, .restore_best = true})}});
+  EXPECT_EQ(result.epochs(), 4u);
+  EXPECT_NE(result.stopped.find("val_loss"), std::string::npos) << result.stopped;
+  EXPECT_EQ(flat(parameters(net)), after[1]);
+}
+
+TEST_F(TrainerTest, AccumulatedGradientsAreThoseOfALargerBatch) {
+  std::vector<std::vector<float>> ends;
+  for (const std::int64_t accumulate : {1, 2}) {
+    Net net = seeded_net();
+    Trainer trainer(net, optim::SGD(net, {.lr = 0.1}), {.accumulate = accumulate});
+    trainer.fit(source.take(40), {.epochs = 1, .batch = 8 / accumulate, .verbose = 0});
+    ends.push_back(flat(parameters(net)));
+  }
+  for (std::size_t i = 0; i < ends[0].size(); ++i) EXPECT_NEAR(ends[0][i], ends[1][i], 1e-6);
+}
+
+TEST_F(TrainerTest, TheAverageServesInEvaluation) {
+  Net net = seeded_net();
+  Trainer trainer(net, optim::SGD(net, {.lr = 0.5}), {.ema = 0.5});
+  trainer.fit(source, {.epochs = 1, .batch = 25, .verbose = 0});  // two steps: the average is half of both
+  const std::vector<float> weights = flat(parameters(net));
+  const double averaged = trainer.evaluate(source)["loss"];
+  EXPECT_EQ(flat(parameters(net)), weights);
+  Trainer plain(net, optim::SGD(net));
+  EXPECT_NE(averaged, plain.evaluate(source)["loss"]);
+}
+
+// Adds one field to another, and a target of its own: fields are arguments.
+struct TwoInputs {
+  nn::Linear fc{4, 2};
+  Tensor forward(const Tensor& a, const Tensor& b) const { return fc(a + b); }
+};
+
+TEST_F(TrainerTest, FieldsAreArgumentsAndAloneTheyAreTheirOwnTarget) {
+  TwoInputs two;
+  Trainer trainer(two, optim::Adam(two));
+  const data::Source three = data::arrays(data.x, data.x, data.y);
+  EXPECT_GT(trainer.fit(three, {.epochs = 1, .batch = 10, .verbose = 0}).last["loss"], 0);
+  EXPECT_NE(
+      error_of(ErrorKind::kInvalidArgument, [&] { trainer.fit(source, {.verbose = 0}); }).find("forward"),
+      std::string::npos);
+
+  nn::Sequential coder{nn::Linear(4, 2), nn::Linear(2, 4)};
+  Trainer autoencoder(coder, "adam", {.loss = "mse"});
+  EXPECT_GT(autoencoder.fit(data::arrays(data.x), {.epochs = 1, .batch = 10, .verbose = 0}).last["loss"], 0);
+
+  Trainer own(two, "adam", {.step = [&](std::span<const Tensor> fields) -> train::Outcome {
+                return {mean(square(two.forward(fields[0], fields[0])))};
+              }});
+  EXPECT_GT(own.fit(source, {.epochs = 1, .batch = 10, .verbose = 0}).last["loss"], 0);
+}
+
+// Where a sum of the row falls below 0, the logarithm has no value.
+struct Logarithm {
+  nn::Linear fc{4, 2};
+  Tensor forward(const Tensor& x) const { return fc(x) + sum(log(x[{all, slice(0, 1)}] + 1.5), 1, true); }
+};
+
+TEST_F(TrainerTest, TheFirstBadOpIsNamedAndTheWeightsStay) {
+  random::seed(1);
+  Logarithm model;
+  Trainer trainer(model, optim::SGD(model, {.lr = 0.1}));
+  const std::vector<float> before = flat(parameters(model));
+  try {
+    trainer.fit(source, {.epochs = 1, .batch = 50, .verbose = 0});
+    FAIL() << "it trained";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("epoch 1, step 1"), std::string::npos) << text;
+    EXPECT_NE(text.find("log of f32[50,1] gives nan"), std::string::npos) << text;
+  }
+  EXPECT_EQ(flat(parameters(model)), before);
+  // The trainer goes on with data that is fine.
+  std::vector<std::int64_t> fine;
+  for (std::int64_t i = 0; i < 50; ++i)
+    if (data.x.values<float>()[static_cast<std::size_t>(i * 4)] > -1) fine.push_back(i);
+  EXPECT_GT(trainer.fit(source.select(fine), {.epochs = 1, .batch = 8, .verbose = 0}).last["loss"], 0);
+}
+
+// sqrt has an infinite derivative at 0, which a loss of finite numbers does not show.
+struct Root {
+  Variable w{Tensor(Literal::scalar<float>(0)), "w"};
+  Tensor forward(const Tensor& x) const { return sqrt(square(w.value())) + x * 0; }
+};
+TEST_F(TrainerTest, BadGradientsAreFoundToo) {
+  Root model;
+  Trainer trainer(model, optim::SGD(model),
+                  {.loss = [](const Tensor& out, const Tensor&) { return mean(out); }});
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [&] { trainer.fit(source, {.batch = 50, .verbose = 0}); })
+                .find("in the gradient"),
+            std::string::npos);
+  EXPECT_EQ(model.w.item<float>(), 0);
+}
+
+TEST_F(TrainerTest, MixedPrecisionLearns) {
+  for (const train::Precision precision : {train::Precision::bf16, train::Precision::f16}) {
+    Net net = seeded_net();
+    Trainer trainer(net, optim::Adam(net, {.lr = 0.01}), {.metrics = {"accuracy"}, .precision = precision});
+    const train::FitResult result = trainer.fit(source, {.epochs = 10, .batch = 10, .verbose = 0});
+    EXPECT_LT(result.last["loss"], 0.8 * result["loss"][0]);
+    EXPECT_EQ(net.fc1.weight.dtype(), DType::f32);
+  }
+}
+
+struct Crash : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// With dropout, a schedule and momentum, so that every kind of state counts.
+struct DropNet {
+  nn::Linear fc1{4, 8};
+  nn::Dropout drop{0.3};
+  nn::BatchNorm norm{8};
+  nn::Linear fc2{8, 2};
+  Tensor forward(const Tensor& x) const { return fc2(norm(drop(relu(fc1(x))))); }
+};
+
+std::vector<float> trained(const data::Source& source, const std::filesystem::path& folder,
+                           std::int64_t crash_at, train::History* history = nullptr) {
+  random::seed(4);
+  DropNet net;
+  Trainer trainer(net, optim::Adam(net, {.lr = optim::schedules::cosine(0.01, 20)}),
+                  {.metrics = {"accuracy"}, .ema = 0.9});
+  FitOptions options{.epochs = 4, .batch = 8, .validation = source, .verbose = 0};
+  options.callbacks = {train::early_stopping({.patience = 100, .restore_best = true})};
+  options.steps_per_call = 2;
+  if (!folder.empty()) options.checkpoints = {.folder = folder, .every_steps = 2};
+  if (crash_at > 0)
+    options.callbacks.push_back(train::on_steps_end([&](train::Run& run) {
+      if (run.step() >= crash_at) throw Crash("crash");
+    }));
+  else
+    options.callbacks.push_back(train::on_steps_end([](train::Run&) {}));
+  train::FitResult result = trainer.fit(source, options);
+  if (history != nullptr) *history = result;
+  return flat(variables(net));
+}
+
+TEST_F(TrainerTest, ResumedRunsEndWithTheSameWeights) {
+  train::History whole, resumed;
+  const std::vector<float> expected = trained(source, {}, 0, &whole);
+  for (const std::int64_t crash_at : {1, 6, 9, 14, 27}) {
+    const Scratch folder;
+    EXPECT_THROW(trained(source, folder.path(), crash_at), Crash);
+    EXPECT_EQ(trained(source, folder.path(), 0, &resumed), expected) << crash_at;
+    for (const char* column : {"loss", "accuracy", "val_loss", "lr"})
+      EXPECT_EQ(resumed[column], whole[column]) << crash_at << " " << column;
+  }
+}
+
+TEST_F(TrainerTest, CheckpointsOfOtherSettingsAreRefused) {
+  const Scratch folder;
+  Net net = seeded_net();
+  Trainer trainer(net, optim::Adam(net));
+  trainer.fit(source, {.epochs = 1, .batch = 8, .verbose = 0, .checkpoints = {.folder = folder.path()}});
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] {
+    trainer.fit(source, {.batch = 10, .verbose = 0, .checkpoints = {.folder = folder.path()}}); },
+      ErrorKind::kInvalidArgument, "other settings");
+}
+
+TEST_F(TrainerTest, CtrlCEndsAfterTheLaunchWithACheckpoint) {
+  const Scratch folder;
+  FitOptions options{.epochs = 3, .batch = 8, .verbose = 0, .checkpoints = {.folder = folder.path()}};
+  options.steps_per_call = 2;
+  Net expected = seeded_net();
+  Trainer(expected, optim::Adam(expected))
+      .fit(source, {.epochs = 3, .batch = 8, .verbose = 0, .steps_per_call = 2});
+
+  Net net = seeded_net();
+  FitOptions stopping = options;
+  stopping.callbacks = {train::on_steps_end([](train::Run& run) {
+    if (run.step() == 4) std::raise(SIGINT);
+  })};
+  options.callbacks = {train::on_steps_end([](train::Run&) {})};
+  {
+    Trainer trainer(net, optim::Adam(net));
+    EXPECT_TRUE(trainer.fit(source, stopping).interrupted);
+  }
+  Net again = seeded_net();
+  Trainer trainer(again, optim::Adam(again));
+  const train::FitResult result = trainer.fit(source, options);
+  EXPECT_TRUE(result.resumed);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_EQ(flat(parameters(again)), flat(parameters(expected)));
+}
+
+TEST_F(TrainerTest, ASavedModelPredictsTheSame) {
+  const Scratch folder;
+  const data::Digits digits = data::digits(40, 1);
+  random::seed(2);
+  nn::Sequential model{nn::Flatten(), nn::Linear(784, 10)};
+  Trainer trainer(model, "adam", {.metrics = {"accuracy"}});
+  trainer.fit(Tensor(digits.images), Tensor(digits.labels), {.epochs = 2, .batch = 10, .verbose = 0});
+  trainer.save(folder.path() / "m.safetensors");
+  const SavedModel loaded = load(folder.path() / "m.safetensors");
+  const Tensor x = Tensor(data::digits(7, 9).images);
+  const std::vector<float> got = loaded(x).to_vector<float>(), wanted = trainer.predict(x).to_vector<float>();
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-5);
+}
+
+TEST_F(TrainerTest, WrongOptionsSayWhatTheyMean) {
+  Net net = seeded_net();
+  test::expect_error([&] {
+    Trainer(net, "adm"); }).find("adam"), std::string::npos);
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { Trainer(net, "adam", {.loss = "cros_entropy"}); })
+                .find("cross_entropy"),
+            std::string::npos);
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { Trainer(net, "adam", {.metrics = {"acuracy"}}); })
+                .find("accuracy"),
+            std::string::npos);
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [&] { Trainer(net, "adam", {.accumulate = 0}); })
+                .find("accumulate"),
+            std::string::npos);
+  Trainer trainer(net, "adam");
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [&] { trainer.fit(source, {.batch = 0}); }).find("batch"),
+            std::string::npos);
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [&] { trainer.fit(data::Source()); }).find("no data"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace systole

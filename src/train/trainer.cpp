@@ -430,17 +430,18 @@ bool Trainer::Impl::is_bad(std::span<const float> numbers) const {
   return numbers.back() != 0 || !std::isfinite(numbers[0]);
 }
 
-void Trainer::save(const std::filesystem::path& file, std::optional<Type> input) {
+void Trainer::save(const std::filesystem::path& file, std::optional<Type> input, SaveOptions options) {
   Impl& impl = *impl_;
   if (!input) input = impl.input;
   if (!input)
     throw Error(ErrorKind::kInvalidArgument, "Trainer::save", "nothing says what the input is like",
                 "fit() before it, or the type of a batch as argument");
+  if (options.classes.empty()) options.classes = impl.classes;
   const ModeScope mode(impl.model.inventory, false);
   const AverageScope weights(impl.average);
   detail::save_model(file, impl.model.inventory,
                      [&](const Flat& flat) { return tree::flat(impl.output(flat.tensors)); },
-                     {InputSpec(*input)}, {.classes = impl.classes});
+                     {InputSpec(*input)}, options);
 }
 
 FitResult Trainer::fit(const Tensor& x, const Tensor& y, const FitOptions& options) {

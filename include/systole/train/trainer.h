@@ -37,6 +37,7 @@
 #include "systole/train/callback.h"
 #include "systole/train/history.h"
 #include "systole/train/metrics.h"
+#include "systole/train/saved_model.h"
 
 namespace systole::train {
 
@@ -182,8 +183,9 @@ class SYSTOLE_API Trainer {
   Logs train_on_batch(std::span<const Tensor> fields);
 
   // As file that systole::load runs, `prepare` included; the input is like the data's last fitted, or
-  // `input`.
-  void save(const std::filesystem::path& file, std::optional<Type> input = std::nullopt);
+  // `input`. Class names are the data's, unless the options have some.
+  void save(const std::filesystem::path& file, std::optional<Type> input = std::nullopt,
+            SaveOptions options = {});
 
   optim::Optimizer& optimizer();
   Parameters weights() const;  // all Variables of the model

@@ -199,14 +199,17 @@ class SYSTOLE_API Trainer {
     std::function<Tensor(std::span<const Tensor>)> forward;
     nn::Inventory inventory;
   };
+  template <class M, class... A>
+  static constexpr bool kTakes = requires(const M& model, const A&... x) { model.forward(x...); } ||
+                                 requires(const M& model, const A&... x) { model(x...); };
   template <nn::Module M>
   static ModelView view(M& model) {
     return {[&model](std::span<const Tensor> x) -> Tensor {
-              if constexpr (requires { nn::apply(model, x[0], x[1], x[2]); })
+              if constexpr (kTakes<M, Tensor, Tensor, Tensor>)
                 if (x.size() == 3) return nn::apply(model, x[0], x[1], x[2]);
-              if constexpr (requires { nn::apply(model, x[0], x[1]); })
+              if constexpr (kTakes<M, Tensor, Tensor>)
                 if (x.size() == 2) return nn::apply(model, x[0], x[1]);
-              if constexpr (requires { nn::apply(model, x[0]); })
+              if constexpr (kTakes<M, Tensor>)
                 if (x.size() == 1) return nn::apply(model, x[0]);
               refuse_inputs(x.size());
             },

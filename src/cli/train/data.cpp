@@ -83,19 +83,14 @@ data::TrainTest spectra(const std::string& spec, std::int64_t mels) {
   if (source_kind(spec) != "audio")
     throw Error(ErrorKind::kInvalidArgument, "data.mels", "the data is no sound", "audio:PLACE", spec);
   data::TrainTest both = data::open(spec);
-  const std::size_t place = spec.find(':') + 1;
-  const std::int32_t rate = data::audio(spec.substr(place, spec.find('?') - place)).rate;
+  const std::int32_t rate = data::audio(place_of(spec)).rate;
   for (data::Source* part : {&both.train, &both.test}) {
     if (part->empty()) continue;
     const data::Info info = part->info();
     const Shape& sound = info.fields[0].type.shape;
     const std::int64_t samples = sound.is_static() ? sound.count() : rate;
     const data::Source changed = part->map([=](data::Sample sample) {
-      Literal exact({DType::f32, {samples}});
-      const std::span<const float> given = sample[0].values<float>();
-      std::copy_n(given.begin(), std::min(given.size(), static_cast<std::size_t>(samples)),
-                  exact.mutable_values<float>().begin());
-      sample[0] = data::log_mel(exact, {.rate = static_cast<double>(rate), .mels = mels});
+      sample[0] = spectrum(sample[0], rate, samples, mels);
       return sample;
     });
     *part = data::arrays(changed.columns()).named(info.name, {}, info.fields.back().classes);
@@ -220,9 +215,12 @@ TrainingData open_data(const Settings& settings) {
 }
 
 data::Source open_test_data(const std::string& spec, const Settings& settings,
-                            const std::vector<std::string>& classes) {
+                            const std::vector<std::string>& classes, const Features& features) {
   const data::TrainTest both = opened(spec, settings.data);
   data::Source test = both.test.empty() ? both.train : both.test;
+  if (!features.empty() && spec.starts_with("csv:") && test.info().fields.size() == 2)
+    test = data::arrays(std::vector{read_features(place_of(spec), features), test.columns().back()})
+               .named(test.info().name, {}, test.info().fields.back().classes);
   const data::Info info = test.info();
   if (test.empty() || info.fields.size() < 2)
     throw Error(ErrorKind::kInvalidArgument, spec, "samples without a target", "data with labels",
@@ -296,6 +294,14 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
     if (reshapes) x = x.reshape(shape);
     return x;
   };
+}
+
+Literal spectrum(const Literal& sound, double rate, std::int64_t samples, std::int64_t mels) {
+  Literal exact({DType::f32, {samples}});
+  const std::span<const float> given = sound.values<float>();
+  std::copy_n(given.begin(), std::min(given.size(), static_cast<std::size_t>(samples)),
+              exact.mutable_values<float>().begin());
+  return data::log_mel(exact, {.rate = rate, .mels = mels});
 }
 
 namespace {

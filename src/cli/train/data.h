@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/train/settings.h"
+#include "cli/train/table.h"
 #include "systole/base/shape.h"
 #include "systole/data.h"
 #include "systole/tensor/tensor.h"
@@ -37,9 +38,9 @@ std::string source_kind(std::string_view spec);  // "mnist" of "mnist:DIR"
 // Throws kInvalidArgument when a setting does not fit the data.
 TrainingData open_data(const Settings& settings);
 // What `spec` has to measure a model on: its test part, or all of it. Labels of other numbers than the
-// model's are brought to them by their names.
+// model's are brought to them by their names, and so are the columns of a table.
 data::Source open_test_data(const std::string& spec, const Settings& settings,
-                            const std::vector<std::string>& classes);
+                            const std::vector<std::string>& classes, const Features& features = {});
 
 // One line: sizes, types, classes.
 std::string described(const TrainingData& data);
@@ -48,6 +49,9 @@ using Prepare = std::function<Tensor(const Tensor&)>;
 // From a batch of the data to what the model takes: numbers in range, samples in the shape `wanted`.
 // Statistics are of the training data.
 Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, const Shape& wanted);
+
+// Sound of exactly so many samples as a log mel spectrum, f32[frames,mels].
+Literal spectrum(const Literal& sound, double rate, std::int64_t samples, std::int64_t mels);
 
 // "flip", "crop 4", … Throws kNotFound or kInvalidArgument, naming the text.
 data::Transforms parse_augment(const std::vector<std::string>& texts, const TrainingData& data);

@@ -173,6 +173,12 @@ Settings settings_of(const SavedModel& model) {
   return table == nullptr ? Settings{} : settings_of(*table);
 }
 
+Features features_of(const SavedModel& model) {
+  const auto text = model.metadata().find(kFeaturesKey);
+  if (text == model.metadata().end()) return {};
+  return features_of(parse_value(text->second, "the model's features"));
+}
+
 SavedModel load_model(const std::string& place, const std::string& device) {
   std::filesystem::path file = place;
   if (std::filesystem::is_directory(file)) {

@@ -36,6 +36,7 @@ metrics::ConfusionMatrix confusion(const Measures& measures);
 
 // What a model was trained with, as its file says; defaults for a file of another program.
 Settings settings_of(const SavedModel& model);
+Features features_of(const SavedModel& model);
 inline constexpr const char* kConfigKey = "config";  // in the metadata
 
 // A saved model by the name of its file or of its run's folder.

@@ -90,6 +90,18 @@ void describe(const Settings& settings, const TrainingData& data, const BuiltMod
   flush_output();
 }
 
+// What `systole evaluate` and `systole predict` want to know.
+SaveOptions save_options(const Settings& settings, const TrainingData& data, const std::string& name) {
+  SaveOptions options{.classes = data.classes, .name = name};
+  std::replace_if(options.name.begin(), options.name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+  for (std::int64_t i = 0; data.task == Task::classes && data.classes.empty() && i < data.outputs; ++i)
+    options.classes.push_back(std::to_string(i));
+  options.metadata.emplace(kConfigKey, to_toml(Value{to_table(settings)}));
+  if (const Features features = csv_features(settings.data.source); !features.empty())
+    options.metadata.emplace(kFeaturesKey, to_toml(to_value(features)));
+  return options;
+}
+
 void write_hparams(const fs::path& logs, const Settings& settings, const Measures& measures) {
   train::SummaryWriter board(logs);
   train::HParams hparams{{"model", settings.model.name.empty() ? "layers" : settings.model.name},
@@ -130,7 +142,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   }
 
   const fs::path file = folder / "model.safetensors";
-  trainer.save(file, {}, {.metadata = {{kConfigKey, to_toml(Value{to_table(settings)})}}});
+  trainer.save(file, {}, save_options(settings, data, model.name));
   const data::Source& test = data.test.empty() ? data.train : data.test;
   const Measures measures = measure(load_model(file.string(), settings.train.device), test, settings.train);
   std::vector<std::string> written{"model.safetensors", "config.toml", "history.csv"};

@@ -277,7 +277,9 @@ Settings settings_of(const Table& given) {
       const auto key = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& k) {
         return k.section == section && k.name == entry.key;
       });
-      if (key == std::end(kKeys)) {
+      // gpt2 and others have an option of this name: how many.
+      const bool count = section == "model" && entry.key == "layers" && entry.value.get<std::int64_t>();
+      if (key == std::end(kKeys) || count) {
         if (section != "model")
           unknown(entry.value, fmt::format("key {} in [{}]", entry.key, section), entry.key,
                   names_in(section));
@@ -320,7 +322,8 @@ Table to_table(const Settings& settings) {
   for (const std::string_view section : kSections) {
     Table table;
     for (const Key& key : kKeys)
-      if (key.section == section) table.push_back({std::string(key.name), value_at(key, settings)});
+      if (key.section == section && (section != "model" || find(settings.model.options, key.name) == nullptr))
+        table.push_back({std::string(key.name), value_at(key, settings)});
     if (section == "model")
       table.insert(table.end(), settings.model.options.begin(), settings.model.options.end());
     all.push_back({std::string(section), {std::move(table)}});

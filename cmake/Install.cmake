@@ -24,7 +24,7 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # A static library hands its dependencies on; a shared one keeps them to itself.
 set(SYSTOLE_CONFIG_DEPENDENCIES "")
 if(NOT BUILD_SHARED_LIBS)
-  foreach(package IN ITEMS fmt Threads ZLIB PNG)
+  foreach(package IN ITEMS fmt Threads ZLIB PNG LibLZMA)
     if(${package}_FOUND)
       string(APPEND SYSTOLE_CONFIG_DEPENDENCIES "find_dependency(${package})\n")
     endif()
@@ -34,7 +34,9 @@ if(NOT BUILD_SHARED_LIBS)
     $<$<BOOL:${OpenMP_CXX_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:gomp>>>
     $<$<BOOL:${fmt_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:${SYSTOLE_FMT}>>>
     $<$<BOOL:${ZLIB_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:ZLIB::ZLIB>>>
-    $<$<BOOL:${PNG_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:PNG::PNG>>>)
+    $<$<BOOL:${PNG_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:PNG::PNG>>>
+    $<$<BOOL:${LibLZMA_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:LibLZMA::LibLZMA>>>
+    $<$<BOOL:${TURBOJPEG_LIBRARY}>:$<INSTALL_INTERFACE:$<LINK_ONLY:turbojpeg>>>)
 endif()
 
 install(EXPORT SystoleTargets NAMESPACE Systole:: DESTINATION ${package_dir})

@@ -106,7 +106,7 @@ TEST_F(TrainerTest, FitEqualsALoopByHand) {
   EXPECT_NEAR(result["loss"][0], losses[0], 1e-6);
   EXPECT_NEAR(result["loss"][1], losses[1], 1e-6);
   EXPECT_LT(result["loss"][1], result["loss"][0]);
-  EXPECT_GT(result.last["accuracy"], 0.5);
+  EXPECT_GT(result.logs["accuracy"], 0.5);
 }
 
 TEST_F(TrainerTest, TheNumberOfStepsPerLaunchChangesNothing) {
@@ -201,7 +201,7 @@ TEST_F(TrainerTest, CallbacksSeeStopAndSchedule) {
        .batch = 10,
        .verbose = 0,
        .callbacks = {train::schedule([](std::int64_t epoch, double lr) { return epoch == 1 ? lr : lr / 2; }),
-                     train::csv(folder.path() / "log.csv"), train::on_epoch_end([&](train::Run& run) {
+                     train::csv_log(folder.path() / "log.csv"), train::on_epoch_end([&](train::Run& run) {
                        rates.push_back(run.lr());
                        if (run.epoch() == 3) run.stop("enough");
                      })}});
@@ -263,19 +263,19 @@ TEST_F(TrainerTest, FieldsAreArgumentsAndAloneTheyAreTheirOwnTarget) {
   TwoInputs two;
   Trainer trainer(two, optim::Adam(two));
   const data::Source three = data::arrays(data.x, data.x, data.y);
-  EXPECT_GT(trainer.fit(three, {.epochs = 1, .batch = 10, .verbose = 0}).last["loss"], 0);
+  EXPECT_GT(trainer.fit(three, {.epochs = 1, .batch = 10, .verbose = 0}).logs["loss"], 0);
   EXPECT_NE(
       error_of(ErrorKind::kInvalidArgument, [&] { trainer.fit(source, {.verbose = 0}); }).find("forward"),
       std::string::npos);
 
   nn::Sequential coder{nn::Linear(4, 2), nn::Linear(2, 4)};
   Trainer autoencoder(coder, "adam", {.loss = "mse"});
-  EXPECT_GT(autoencoder.fit(data::arrays(data.x), {.epochs = 1, .batch = 10, .verbose = 0}).last["loss"], 0);
+  EXPECT_GT(autoencoder.fit(data::arrays(data.x), {.epochs = 1, .batch = 10, .verbose = 0}).logs["loss"], 0);
 
   Trainer own(two, "adam", {.step = [&](std::span<const Tensor> fields) -> train::Outcome {
                 return {mean(square(two.forward(fields[0], fields[0])))};
               }});
-  EXPECT_GT(own.fit(source, {.epochs = 1, .batch = 10, .verbose = 0}).last["loss"], 0);
+  EXPECT_GT(own.fit(source, {.epochs = 1, .batch = 10, .verbose = 0}).logs["loss"], 0);
 }
 
 // Where a sum of the row falls below 0, the logarithm has no value.
@@ -302,7 +302,7 @@ TEST_F(TrainerTest, TheFirstBadOpIsNamedAndTheWeightsStay) {
   std::vector<std::int64_t> fine;
   for (std::int64_t i = 0; i < 50; ++i)
     if (data.x.values<float>()[static_cast<std::size_t>(i * 4)] > -1) fine.push_back(i);
-  EXPECT_GT(trainer.fit(source.select(fine), {.epochs = 1, .batch = 8, .verbose = 0}).last["loss"], 0);
+  EXPECT_GT(trainer.fit(source.select(fine), {.epochs = 1, .batch = 8, .verbose = 0}).logs["loss"], 0);
 }
 
 // sqrt has an infinite derivative at 0, which a loss of finite numbers does not show.
@@ -325,7 +325,7 @@ TEST_F(TrainerTest, MixedPrecisionLearns) {
     Net net = seeded_net();
     Trainer trainer(net, optim::Adam(net, {.lr = 0.01}), {.metrics = {"accuracy"}, .precision = precision});
     const train::FitResult result = trainer.fit(source, {.epochs = 10, .batch = 10, .verbose = 0});
-    EXPECT_LT(result.last["loss"], 0.8 * result["loss"][0]);
+    EXPECT_LT(result.logs["loss"], 0.8 * result["loss"][0]);
     EXPECT_EQ(net.fc1.weight.dtype(), DType::f32);
   }
 }

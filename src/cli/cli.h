@@ -39,6 +39,7 @@ Action add_doctor(CLI::App& app);
 Action add_bench(CLI::App& app);
 Action add_tpu(CLI::App& app);
 Action add_cache(CLI::App& app);
+Action add_data(CLI::App& app);
 
 inline constexpr Command kCommands[] = {
     {"train", "Train a model on data, from a TOML file or options", add_train},
@@ -56,6 +57,7 @@ inline constexpr Command kCommands[] = {
     {"doctor", "Check compiler, libraries, drivers and caches", add_doctor},
     {"bench", "Measure how fast models and kernels run, also against a live peer", add_bench},
     {"tpu", "Compile training steps for TPUs that are not there", add_tpu},
+    {"data", "Fetch data sets, and show what they hold", add_data},
     {"cache", "Show or clear the cache of compiled programs", add_cache},
 };
 

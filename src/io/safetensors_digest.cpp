@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <iterator>
 #include <mutex>
 
 #include "base/parallel.h"
@@ -26,10 +27,9 @@ void add_text(Sha256& hash, std::string_view text) {
 
 }  // namespace
 
-std::string_view safetensors_name(DType dtype) {
-  for (const SafetensorsDType& entry : kSafetensorsDTypes)
-    if (entry.dtype == dtype) return entry.name;
-  return {};
+const SafetensorsDType& safetensors_dtype(DType dtype) {
+  return *std::find_if(std::begin(kSafetensorsDTypes), std::end(kSafetensorsDTypes),
+                       [&](const SafetensorsDType& entry) { return entry.dtype == dtype; });
 }
 
 std::string metadata_digest(std::span<const std::pair<std::string_view, std::string_view>> sorted) {

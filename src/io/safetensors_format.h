@@ -33,32 +33,33 @@ struct SafetensorsDType {
   int bits;
   std::optional<DType> dtype;  // none: the format has it, Systole has not
 };
+// In the order in which the reference writes arrays: wide ones first, so that all are aligned.
 inline constexpr SafetensorsDType kSafetensorsDTypes[] = {
+    {"U64", 64, DType::u64},
+    {"I64", 64, DType::i64},
     {"F64", 64, DType::f64},
+    {"C64", 64, {}},
     {"F32", 32, DType::f32},
-    {"F16", 16, DType::f16},
+    {"U32", 32, DType::u32},
+    {"I32", 32, DType::i32},
     {"BF16", 16, DType::bf16},
+    {"F16", 16, DType::f16},
+    {"U16", 16, DType::u16},
+    {"I16", 16, DType::i16},
+    {"F8_E8M0", 8, {}},
     {"F8_E4M3", 8, DType::f8e4m3fn},
     {"F8_E5M2", 8, DType::f8e5m2},
-    {"I64", 64, DType::i64},
-    {"I32", 32, DType::i32},
-    {"I16", 16, DType::i16},
-    {"I8", 8, DType::i8},
-    {"U64", 64, DType::u64},
-    {"U32", 32, DType::u32},
-    {"U16", 16, DType::u16},
-    {"U8", 8, DType::u8},
-    {"BOOL", 8, DType::boolean},
-    {"C64", 64, {}},
-    {"F8_E8M0", 8, {}},
     {"F8_E4M3FNUZ", 8, {}},
     {"F8_E5M2FNUZ", 8, {}},
-    {"F6_E2M3", 6, {}},
+    {"I8", 8, DType::i8},
+    {"U8", 8, DType::u8},
+    {"BOOL", 8, DType::boolean},
     {"F6_E3M2", 6, {}},
+    {"F6_E2M3", 6, {}},
     {"F4", 4, {}},
 };
 
-std::string_view safetensors_name(DType dtype);
+const SafetensorsDType& safetensors_dtype(DType dtype);
 
 // An array as the digest sees it.
 struct DigestPart {

@@ -1,5 +1,5 @@
-// Writing safetensors, with the order and padding of the reference implementation: wide dtypes first, so that
-// every array is aligned, and spaces after the header up to a multiple of 8.
+// Writing safetensors, byte for byte as the reference implementation does: arrays by dtype and name, spaces
+// after the header up to a multiple of 8.
 
 #include <fmt/format.h>
 
@@ -29,8 +29,8 @@ std::string digest_of(std::span<const NamedArray> arrays, const Metadata& metada
   std::sort(sorted.begin(), sorted.end(), [](auto* a, auto* b) { return a->name < b->name; });
   std::vector<DigestPart> parts;
   for (const NamedArray* array : sorted)
-    parts.push_back(
-        {array->name, safetensors_name(array->value.dtype()), array->value.dims(), array->value.byte_size()});
+    parts.push_back({array->name, safetensors_dtype(array->value.dtype()).name, array->value.dims(),
+                     array->value.byte_size()});
   return metadata_digest(texts) + " " +
          arrays_digest(parts, [&](std::size_t part, std::uint64_t offset, std::span<std::byte> buffer) {
            return sorted[part]->value.as_bytes().subspan(offset, buffer.size());
@@ -42,8 +42,8 @@ Layout layout_of(const std::string& file, std::span<const NamedArray> arrays, co
   Layout out;
   for (const NamedArray& array : arrays) out.arrays.push_back(&array);
   std::sort(out.arrays.begin(), out.arrays.end(), [](const NamedArray* a, const NamedArray* b) {
-    const std::size_t wide = size_of(a->value.dtype()), other = size_of(b->value.dtype());
-    return wide != other ? wide > other : a->name < b->name;
+    const auto *first = &safetensors_dtype(a->value.dtype()), *second = &safetensors_dtype(b->value.dtype());
+    return first != second ? first < second : a->name < b->name;
   });
   const auto refuse = [&](ErrorKind kind, std::string message, std::string expected = {},
                           std::string got = {}) {
@@ -79,7 +79,7 @@ Layout layout_of(const std::string& file, std::span<const NamedArray> arrays, co
     const Ints dims = array->value.dims();
     const std::uint64_t end = offset + array->value.byte_size();
     json += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", comma,
-                        json_quoted(array->name, file), safetensors_name(array->value.dtype()),
+                        json_quoted(array->name, file), safetensors_dtype(array->value.dtype()).name,
                         fmt::join(dims.begin(), dims.end(), ","), offset, end);
     comma = ",";
     offset = end;

@@ -19,12 +19,11 @@ namespace systole::train {
 
 namespace {
 
-bool higher_is_better(std::string_view name, Mode mode) {
+// Metrics say so themselves; a loss is better when it is lower.
+bool higher_is_better(const Trainer& trainer, std::string_view name, Mode mode) {
   if (mode != Mode::automatic) return mode == Mode::max;
   if (name.starts_with("val_")) name.remove_prefix(4);
-  constexpr std::array<std::string_view, 9> kScores = {
-      "accuracy", "acc", "top", "precision", "recall", "f1", "auc", "average_precision", "r2"};
-  return std::any_of(kScores.begin(), kScores.end(), [&](std::string_view s) { return name.starts_with(s); });
+  return trainer.higher_is_better(name).value_or(false);
 }
 
 // The best value of a number so far, and for how many epochs there was no better one.
@@ -34,17 +33,22 @@ class Watch {
       : monitor_(std::move(monitor)), mode_(mode), min_delta_(std::abs(min_delta)) {}
 
   // Whether this epoch is the best yet.
-  bool update(const Logs& logs) {
+  bool update(Run& run) {
+    const Logs& logs = run.logs();
     const std::string name = !monitor_.empty() ? monitor_ : logs.contains("val_loss") ? "val_loss" : "loss";
     if (!logs.contains(name) && name.starts_with("val_")) return false;  // not validated in this epoch
     const double value = logs.at(name);
-    const bool higher = higher_is_better(name, mode_);
+    const bool higher = higher_is_better(run.trainer(), name, mode_);
     const bool better = !std::isnan(value) &&
                         (!best_ || (higher ? value - min_delta_ > *best_ : value + min_delta_ < *best_));
     if (better) best_ = value;
     waited_ = better ? 0 : waited_ + 1;
     name_ = name;
     return better;
+  }
+  void reset() {
+    best_.reset();
+    waited_ = 0;
   }
   std::int64_t waited() const { return waited_; }
   void forget_wait() { waited_ = 0; }
@@ -73,9 +77,15 @@ class EarlyStopping final : public Callback {
   explicit EarlyStopping(EarlyStoppingOptions options)
       : options_(std::move(options)), watch_(options_.monitor, options_.mode, options_.min_delta) {}
 
+  std::string name() const override { return "early_stopping"; }
+  void begin(Run&) override {
+    watch_.reset();
+    best_epoch_ = 0;
+    best_.clear();
+  }
   void epoch_end(Run& run) override {
     if (run.epoch() <= options_.start_from_epoch) return;
-    if (watch_.update(run.logs())) {
+    if (watch_.update(run)) {
       best_epoch_ = run.epoch();
       if (options_.restore_best) best_ = snapshot(run.step(), run.trainer().weights()).values;
     } else if (watch_.waited() >= std::max<std::int64_t>(options_.patience, 1)) {
@@ -110,8 +120,10 @@ class ModelFile final : public Callback {
   explicit ModelFile(ModelFileOptions options)
       : options_(std::move(options)), watch_(options_.monitor, options_.mode, 0) {}
 
+  std::string name() const override { return "model_file"; }
+  void begin(Run&) override { watch_.reset(); }
   void epoch_end(Run& run) override {
-    if (!watch_.update(run.logs()) && options_.best_only) return;
+    if (!watch_.update(run) && options_.best_only) return;
     std::string name = options_.file.string();
     if (const auto at = name.find("{epoch}"); at != std::string::npos)
       name.replace(at, 7, std::to_string(run.epoch()));
@@ -125,9 +137,9 @@ class ModelFile final : public Callback {
   Watch watch_;
 };
 
-class Csv final : public Callback {
+class CsvLog final : public Callback {
  public:
-  explicit Csv(std::filesystem::path file) : file_(std::move(file)) {}
+  explicit CsvLog(std::filesystem::path file) : file_(std::move(file)) {}
   void epoch_end(Run& run) override { run.history().write_csv(file_); }
 
  private:
@@ -138,7 +150,9 @@ class TensorBoard final : public Callback {
  public:
   explicit TensorBoard(TensorBoardOptions options) : options_(std::move(options)) {}
 
+  std::string name() const override { return "tensorboard"; }
   void begin(Run& run) override {
+    written_ = 0;
     writer_.emplace(options_.folder);
     if (options_.graph) writer_->graph(run.trainer().forward_graph());
   }
@@ -178,11 +192,16 @@ class Rate final : public Callback {
 
 class ReduceOnPlateau final : public Callback {
  public:
-  explicit ReduceOnPlateau(PlateauOptions options)
+  explicit ReduceOnPlateau(ReduceOnPlateauOptions options)
       : options_(std::move(options)), watch_(options_.monitor, options_.mode, options_.min_delta) {}
 
+  std::string name() const override { return "reduce_on_plateau"; }
+  void begin(Run&) override {
+    watch_.reset();
+    cooldown_ = 0;
+  }
   void epoch_end(Run& run) override {
-    const bool better = watch_.update(run.logs());
+    const bool better = watch_.update(run);
     if (cooldown_ > 0) {
       --cooldown_;
       watch_.forget_wait();
@@ -205,7 +224,7 @@ class ReduceOnPlateau final : public Callback {
   }
 
  private:
-  PlateauOptions options_;
+  ReduceOnPlateauOptions options_;
   Watch watch_;
   std::int64_t cooldown_ = 0;
 };
@@ -231,14 +250,14 @@ CallbackRef early_stopping(EarlyStoppingOptions options) {
   return std::make_shared<EarlyStopping>(std::move(options));
 }
 CallbackRef model_file(ModelFileOptions options) { return std::make_shared<ModelFile>(std::move(options)); }
-CallbackRef csv(std::filesystem::path file) { return std::make_shared<Csv>(std::move(file)); }
+CallbackRef csv_log(std::filesystem::path file) { return std::make_shared<CsvLog>(std::move(file)); }
 CallbackRef tensorboard(TensorBoardOptions options) {
   return std::make_shared<TensorBoard>(std::move(options));
 }
 CallbackRef schedule(std::function<double(std::int64_t, double)> rate) {
   return std::make_shared<Rate>(std::move(rate));
 }
-CallbackRef reduce_on_plateau(PlateauOptions options) {
+CallbackRef reduce_on_plateau(ReduceOnPlateauOptions options) {
   return std::make_shared<ReduceOnPlateau>(std::move(options));
 }
 CallbackRef on_epoch_end(std::function<void(Run&)> f) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -102,8 +103,8 @@ struct Fit final : Run {
                                      .resident_bytes = chosen.device_bytes,
                                      .device = impl_.device()});
     if (!validation.empty())
-      validation_.emplace(
-          impl_.evaluation(validation, {.steps = chosen.validation_steps, .map = chosen.validation_map}));
+      validation_.emplace(impl_.evaluation(
+          validation, {.steps = chosen.validation_steps, .map = without_chance(chosen.map)}));
     sums_.assign(impl_.streaming.size() + 1, 0);
   }
 
@@ -123,6 +124,8 @@ struct Fit final : Run {
       log(LogLevel::warn, message);
     }
     for (const CallbackRef& callback : options_.callbacks) callback->begin(*this);
+    for (std::size_t i = 0; i < callback_states_.size(); ++i)
+      options_.callbacks[i]->restore(callback_states_[i]);
     last_saved_ = now();
     for (; epoch_ <= options_.epochs && !ended_; ++epoch_) {
       const double start = now();
@@ -155,7 +158,7 @@ struct Fit final : Run {
                                           folder_->folder().string())
                             : fmt::format("stopped after {} steps", step_));
     static_cast<History&>(result_) = history_;
-    result_.last = logs_;
+    result_.logs = logs_;
     return std::move(result_);
   }
 
@@ -175,19 +178,21 @@ struct Fit final : Run {
 
  private:
   void note_data(const data::Source& train) {
+    std::vector<Literal> batch = train.read({0});
+    const std::int64_t index = 0;
+    if (!options_.map.empty()) options_.map.apply(batch, std::span(&index, 1), options_.seed, 0);
+    impl_.inputs.clear();
+    for (std::size_t i = 0; i < impl_.inputs_of(batch.size()); ++i) impl_.inputs.push_back(batch[i].type());
     const data::Info info = train.info();
-    std::vector<Literal> sample = train[0];
-    if (!options_.map.empty()) {
-      std::vector<Literal> batch = train.read({0});
-      const std::int64_t index = 0;
-      options_.map.apply(batch, std::span(&index, 1), options_.seed, 0);
-      impl_.input = batch[0].type();
-    } else {
-      Shape shape{1};
-      for (const Dim& d : sample[0].shape()) shape.push_back(d);
-      impl_.input = Type{sample[0].dtype(), shape};
-    }
-    if (!info.fields.empty()) impl_.classes = info.fields.back().classes;
+    if (info.fields.size() > 1) impl_.classes = info.fields.back().classes;
+  }
+
+  // What of the samples' changes is the same in validation.
+  static data::Transforms without_chance(const data::Transforms& all) {
+    data::Transforms kept;
+    for (const data::Transform& transform : all.list())
+      if (data::Transforms one{transform}; !one.random()) kept.then(transform);
+    return kept;
   }
 
   // Steps of one launch: by sizes alone, so that every run of these settings has the same launches.
@@ -244,43 +249,66 @@ struct Fit final : Run {
            (c.every_seconds > 0 && now() - last_saved_ >= c.every_seconds);
   }
 
-  // What must be the same for a checkpoint to be gone on from.
+  // What must be the same for a checkpoint to be gone on from: sizes, a few of the samples, the state's
+  // types.
   std::string settings() const {
-    return fmt::format("samples {} batch {} steps_per_epoch {} drop_last {} shuffle {} seed {}",
-                       shape_.samples, shape_.batch, shape_.steps, shape_.drop_last, options_.shuffle,
-                       options_.seed);
+    std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+    const auto add = [&](std::span<const std::byte> bytes) {
+      for (const std::byte b : bytes) hash = (hash ^ static_cast<std::uint64_t>(b)) * 1099511628211u;
+    };
+    const data::Source& source = feed_->source();
+    constexpr std::int64_t kLooked = 16;
+    for (std::int64_t i = 0; i < kLooked; ++i)
+      for (const Literal& array : source[source.period() * i / kLooked]) add(array.as_bytes());
+    for (const auto& [name, variable] : impl_.state()) {
+      const std::string text = name + variable.type().to_string();
+      add(std::as_bytes(std::span(text)));
+    }
+    return fmt::format(
+        "samples {} batch {} steps_per_epoch {} drop_last {} shuffle {} seed {} content {:016x}",
+        shape_.samples, shape_.batch, shape_.steps, shape_.drop_last, options_.shuffle, options_.seed, hash);
+  }
+
+  // The names under which callbacks' states are kept.
+  std::vector<std::string> callback_keys() const {
+    std::vector<std::string> keys;
+    std::map<std::string, int> seen;
+    for (const CallbackRef& callback : options_.callbacks) {
+      const std::string name = callback->name();
+      keys.push_back(fmt::format("callback.{}.{}.", name, seen[name]++));
+    }
+    return keys;
   }
 
   void open_checkpoints() {
     const FitCheckpoints& c = options_.checkpoints;
     if (c.folder.empty()) return;
     folder_.emplace(c.folder, CheckpointOptions{.keep = static_cast<int>(c.keep)});
-    if (!c.resume) {
+    if (c.resume == Resume::fresh) {
       for (const CheckpointFolder::Entry& entry : folder_->list()) std::filesystem::remove(entry.file);
       return;
     }
     std::optional<Checkpoint> found = folder_->load();
-    if (!found) return;
+    if (!found) {
+      if (c.resume == Resume::must)
+        throw Error(ErrorKind::kNotFound, c.folder.string(), "there is no checkpoint to go on from");
+      return;
+    }
     const auto text = [&](const char* key) { return found->metadata[key]; };
     if (text("settings") != settings())
       throw Error(
           ErrorKind::kInvalidArgument, c.folder.string(),
-          "its checkpoints are of a run with other settings; another folder, or resume = false, begins "
+          "its checkpoints are of a run with other settings; another folder, or Resume::fresh, begins "
           "anew",
           text("settings"), settings());
     set_tuning_choices(text("tuning"));
-    for (std::size_t i = 0; i < options_.callbacks.size(); ++i) {
-      const std::string prefix = fmt::format("callback.{}.", i);
-      Callback::State state{found->metadata[prefix + "state"]};
-      for (auto at = found->values.begin(); at != found->values.end();) {
-        if (!at->first.starts_with(prefix)) {
-          ++at;
-          continue;
-        }
+    const std::vector<std::string> keys = callback_keys();
+    for (const std::string& prefix : keys) {
+      Callback::State& state =
+          callback_states_.emplace_back(Callback::State{found->metadata[prefix + "state"]});
+      for (auto at = found->values.lower_bound(prefix);
+           at != found->values.end() && at->first.starts_with(prefix); at = found->values.erase(at))
         state.arrays.emplace(at->first.substr(prefix.size()), at->second);
-        at = found->values.erase(at);
-      }
-      options_.callbacks[i]->restore(state);
     }
     restore(impl_.state(), *found);
     epoch_ = std::stoll(text("epoch"));
@@ -308,8 +336,9 @@ struct Fit final : Run {
                                 {"sums", exact(sums)},
                                 {"history", history_.to_csv()},
                                 {"stopped", result_.stopped}});
+    const std::vector<std::string> keys = callback_keys();
     for (std::size_t i = 0; i < options_.callbacks.size(); ++i) {
-      const std::string prefix = fmt::format("callback.{}.", i);
+      const std::string& prefix = keys[i];
       Callback::State state = options_.callbacks[i]->state();
       copy.metadata[prefix + "state"] = std::move(state.text);
       for (auto& [name, array] : state.arrays) copy.values.emplace(prefix + name, std::move(array));
@@ -328,6 +357,7 @@ struct Fit final : Run {
   std::optional<Trainer::Impl::Evaluation> validation_;
   std::optional<CheckpointFolder> folder_;
   FitResult result_;
+  std::vector<Callback::State> callback_states_;  // of the checkpoint
   History history_;
   Logs logs_;
   std::vector<double> sums_;  // of this epoch: the loss, the streaming metrics

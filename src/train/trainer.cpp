@@ -42,10 +42,8 @@ std::optional<DType> small_float(Precision precision) {
 
 }  // namespace
 
-Loss::Loss(const char* name) : Loss(std::string(name)) {}
-Loss::Loss(const std::string& name) : f_(losses::by_name(name)) {}
+Loss::Loss(std::string_view name, const losses::Settings& settings) : f_(losses::by_name(name, settings)) {}
 
-MetricChoice::MetricChoice(const char* name) : metric(metrics::by_name(name)) {}
 MetricChoice::MetricChoice(const std::string& name) : metric(metrics::by_name(name)) {}
 
 Trainer::Impl::Impl(ModelView given, std::shared_ptr<optim::Optimizer> chosen, TrainerOptions chosen_options)
@@ -121,8 +119,9 @@ Outcome Trainer::Impl::outcome(const Fields& fields) const {
   if (options.step) return options.step(fields);
   Fields inputs(fields.begin(), fields.end() - (fields.size() > 1 ? 1 : 0));
   inputs[0] = prepared(inputs[0]);
-  // A sample with one field is its own target.
-  const Tensor target = fields.size() > 1 ? fields.back() : inputs[0];
+  // A sample with one field is its own target; a picture is prepared as target as it is as input.
+  const bool alike = fields.size() > 1 && fields.back().type() == fields[0].type() && !options.prepare;
+  const Tensor target = fields.size() == 1 ? inputs[0] : alike ? prepared(fields.back()) : fields.back();
   const Tensor out = model.forward(inputs);
   return {options.loss(out, target), out, target};
 }
@@ -273,11 +272,20 @@ optim::Optimizer& Trainer::optimizer() { return *impl_->optimizer; }
 Parameters Trainer::state() const { return impl_->state(); }
 Parameters Trainer::weights() const { return nn::detail::parameters(impl_->model.inventory, true); }
 
+std::optional<bool> Trainer::higher_is_better(std::string_view metric) const {
+  for (const metrics::Metric& m : impl_->metrics)
+    if (m.name == metric) return m.higher_is_better;
+  return std::nullopt;
+}
+
 ir::Graph Trainer::forward_graph() {
-  if (!impl_->input)
-    throw Error(ErrorKind::kInvalidArgument, "forward_graph", "nothing says what the input is like", "fit()");
+  if (impl_->inputs.empty())
+    throw Error(ErrorKind::kInvalidArgument, "forward_graph", "nothing says what the inputs are like",
+                "fit()");
   const ModeScope mode(impl_->model.inventory, false);
-  return impl_->predict.graph(Fields{Tensor(Literal(*impl_->input))});
+  Fields inputs;
+  for (const Type& type : impl_->inputs) inputs.emplace_back(Literal(type));
+  return impl_->predict.graph(inputs);
 }
 
 namespace {
@@ -414,6 +422,16 @@ Tensor Trainer::predict(const Tensor& x, const EvaluateOptions& options) {
   return predict(data::arrays(x), options);
 }
 
+Tensor Trainer::predict(std::initializer_list<Tensor> inputs) {
+  const ModeScope mode(impl_->model.inventory, false);
+  const AverageScope weights(impl_->average);
+  Fields given;
+  const std::string device = impl_->device();
+  for (const Tensor& x : inputs) given.push_back(device.empty() ? x : x.to(device));
+  if (given.empty()) throw Error(ErrorKind::kInvalidArgument, "predict", "no inputs");
+  return impl_->predict(given);
+}
+
 Logs Trainer::train_on_batch(std::span<const Tensor> fields) {
   Impl& impl = *impl_;
   if (fields.empty()) throw Error(ErrorKind::kInvalidArgument, "train_on_batch", "no fields");
@@ -430,18 +448,18 @@ bool Trainer::Impl::is_bad(std::span<const float> numbers) const {
   return numbers.back() != 0 || !std::isfinite(numbers[0]);
 }
 
-void Trainer::save(const std::filesystem::path& file, std::optional<Type> input, SaveOptions options) {
+void Trainer::save(const std::filesystem::path& file, SaveOptions options, std::vector<InputSpec> inputs) {
   Impl& impl = *impl_;
-  if (!input) input = impl.input;
-  if (!input)
-    throw Error(ErrorKind::kInvalidArgument, "Trainer::save", "nothing says what the input is like",
-                "fit() before it, or the type of a batch as argument");
+  if (inputs.empty()) inputs.assign(impl.inputs.begin(), impl.inputs.end());
+  if (inputs.empty())
+    throw Error(ErrorKind::kInvalidArgument, "Trainer::save", "nothing says what the inputs are like",
+                "fit() before it, or the types of a batch as argument");
   if (options.classes.empty()) options.classes = impl.classes;
   const ModeScope mode(impl.model.inventory, false);
   const AverageScope weights(impl.average);
-  detail::save_model(file, impl.model.inventory,
-                     [&](const Flat& flat) { return tree::flat(impl.output(flat.tensors)); },
-                     {InputSpec(*input)}, options);
+  detail::save_model(
+      file, impl.model.inventory, [&](const Flat& flat) { return tree::flat(impl.output(flat.tensors)); },
+      std::move(inputs), options);
 }
 
 FitResult Trainer::fit(const Tensor& x, const Tensor& y, const FitOptions& options) {

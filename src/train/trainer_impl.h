@@ -76,7 +76,7 @@ struct Trainer::Impl {
   Variable halted;                   // after a step with bad numbers nothing changes any more
   std::vector<Variable> statistics;  // what a step may assign beside the optimiser: running means, the key
   data::Transforms augment;
-  std::optional<Type> input;  // of the data last fitted, without the batch
+  std::vector<Type> inputs;  // of the data last fitted, batches of one
   std::vector<std::string> classes;
 
   Function<Tensor(const Fields&)> step, test, predict;

@@ -80,9 +80,10 @@ Sample sample_of(T&& value) {
 
 }  // namespace detail
 
-// Whether it can be moved is asked last: that of a class which a Source can be made into would ask back.
+// Tensors are the columns of arrays(), not sets of samples. Whether it can be moved is asked last: that of a class which a Source can be made into would ask back.
 template <class D>
-concept Dataset = !std::derived_from<D, Source> && !std::same_as<D, Sample> &&
+concept Dataset = !std::derived_from<D, Source> && !std::same_as<D, Sample> && !std::same_as<D, Tensor> &&
+                  !std::same_as<D, std::vector<Tensor>> &&
                   requires(const D& set, std::int64_t i) {
                     { set.size() } -> std::convertible_to<std::int64_t>;
                     requires detail::IsArrays<std::remove_cvref_t<decltype(set[i])>>::value;
@@ -98,8 +99,11 @@ class SYSTOLE_API Rows {
   virtual Info info() const;                     // of the first sample, when not said otherwise
   // Many samples, each array with a new leading axis.
   virtual std::vector<Literal> read(std::span<const std::int64_t> indices) const;
-  virtual std::optional<std::vector<Literal>> columns() const { return {}; }  // all, where they lie in memory
+  virtual bool in_memory() const { return false; }        // whether columns() only hands out what is there
+  virtual std::vector<Literal> columns() const;           // all samples as one batch
   virtual std::int64_t period() const { return size(); }  // how many differ: of an endless repetition
+  // A field of whole numbers, where it is known without reading the samples.
+  virtual std::optional<std::vector<std::int64_t>> known_labels(std::size_t field) const;
 };
 
 namespace detail {
@@ -138,14 +142,15 @@ class SYSTOLE_API Source {
 
   Sample operator[](std::int64_t i) const;  // throws kInvalidArgument when there is no such sample
   // A batch: the samples of these indices, each array with a new leading axis. Arrays in memory are copied by
-  // several threads; samples of different shapes throw kShape, and every error names its sample.
+  // several threads; samples of different shapes throw kShape. Every error names its sample, by the index it
+  // has in the set that was read.
   std::vector<Literal> read(std::span<const std::int64_t> indices) const;
   std::vector<Literal> read(std::initializer_list<std::int64_t> indices) const {
     return read(std::span(indices.begin(), indices.size()));
   }
 
   // Whether columns() costs nothing: every array of all samples lies in memory as one.
-  bool in_memory() const { return rows_ && rows_->columns().has_value(); }
+  bool in_memory() const { return rows_ && rows_->in_memory(); }
   std::vector<Literal> columns() const;                           // all samples as one batch, read if need be
   std::vector<std::int64_t> labels(std::size_t field = 1) const;  // a field of whole numbers, of all samples
 

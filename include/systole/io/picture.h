@@ -1,8 +1,8 @@
 #pragma once
 
 // Pictures from .png and .jpg files, told by their first bytes: u8[height,width] in grey or
-// u8[height,width,3]. Palettes, 16 bits and transparency (shown on black) are brought to that. The size is
-// read first and compared with the limit, so that a picture of a few bytes cannot take gigabytes: kLimit.
+// u8[height,width,3]. Palettes and 16 bits are brought to that, transparency is left out. The size is read
+// first and compared with the limit, so that a picture of a few bytes cannot take gigabytes: kLimit.
 // Damage is kParse; a format this build has no library for is kUnsupported.
 
 #include <cstddef>

@@ -33,7 +33,7 @@ struct Accumulated {
 
 class SYSTOLE_API Accumulation {
  public:
-  Accumulation(const Parameters& parameters, std::int32_t batches);
+  Accumulation(Parameters parameters, std::int32_t batches);
   template <nn::Module M>
   Accumulation(const M& module, std::int32_t batches) : Accumulation(nn::parameters(module), batches) {}
 
@@ -50,6 +50,9 @@ class SYSTOLE_API Accumulation {
   }  // "accumulation.count", "accumulation.sum.fc1.weight", …
 
  private:
+  Accumulated add_where(std::span<const Tensor> grads, const Tensor* apply);
+
+  Parameters parameters_;
   std::int32_t batches_;
   Variable count_;
   std::vector<Variable> sums_;  // small floats in f32

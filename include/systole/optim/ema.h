@@ -34,8 +34,10 @@ class SYSTOLE_API Ema {
   void update();                     // after the optimiser; may be compiled
   void update(const Tensor& apply);  // where `apply` (one bool) holds
 
-  // The averages and the weights change places; twice is as before.
+  // Gives the model the averages; then its own weights again. Meanwhile update() throws kInvalidArgument. A
+  // checkpoint is made before, since state() does not have the weights.
   void swap();
+  bool is_swapped() const { return !kept_.empty(); }
   // Swapped until the end of the scope.
   class SYSTOLE_API Scope {
    public:
@@ -54,9 +56,12 @@ class SYSTOLE_API Ema {
   const Parameters& state() const { return state_; }        // "ema.updates", "ema.average.fc1.weight", …
 
  private:
+  void update_where(const Tensor* apply);
+
   EmaOptions options_;
   Parameters parameters_, averages_, state_;
   Variable updates_;
+  std::vector<Tensor> kept_;  // the weights, while the model has the averages
 };
 
 }  // namespace systole::optim

@@ -69,6 +69,7 @@ class SYSTOLE_API Optimizer {
   // The rates by group: first the optimiser's, then those of groups that have their own.
   std::vector<Variable> lrs() const;
   void set_lrs(std::span<const double> rates);
+  bool has_schedule() const;  // whether a rate follows one
   // A new schedule (or constant) from the next update on; compiled functions are traced again.
   void set_schedule(Schedule lr);
 
@@ -91,6 +92,7 @@ class SYSTOLE_API Optimizer {
     Schedule schedule;
   };
   void add_rate(std::string name, Schedule schedule);
+  void set_rates(std::span<const double> rates);  // the first of them
 
   std::string name_;
   Parameters parameters_, state_;

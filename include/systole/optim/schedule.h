@@ -71,10 +71,10 @@ SYSTOLE_API Schedule polynomial(double lr, std::int64_t steps, double power = 1,
 SYSTOLE_API Schedule linear(double lr, std::int64_t steps, double end = 0);
 
 struct OneCycleOptions {
-  double warmup = 0.3;  // the part of the steps in which the rate rises from lr / div to lr
+  double peak = 0.3;  // where in the steps the rate, which begins at lr / div, is lr
   double div = 25;
   double final_div = 1e4;    // it ends at lr / div / final_div
-  bool linear = false;       // straight lines instead of cosines
+  bool straight = false;     // lines instead of cosines
   bool three_phase = false;  // falls to lr / div as it rose, then to the end
 };
 SYSTOLE_API Schedule one_cycle(double lr, std::int64_t steps, OneCycleOptions options = {});

@@ -4,7 +4,7 @@
 // may stop it, change the learning rate or keep files.
 //
 //   trainer.fit(train, {.epochs = 20, .validation = test,
-//                       .callbacks = {train::early_stopping({.patience = 3}), train::csv("log.csv"),
+//                       .callbacks = {train::early_stopping({.patience = 3}), train::csv_log("log.csv"),
 //                                     train::on_epoch_end([](train::Run& run) { … })}});
 //
 // They run on the caller's thread between launches, in the order of the list.
@@ -63,7 +63,8 @@ class SYSTOLE_API Run {
 class SYSTOLE_API Callback {
  public:
   virtual ~Callback() = default;
-  virtual void begin(Run&) {}
+  virtual std::string name() const { return "callback"; }  // under which a checkpoint keeps its state
+  virtual void begin(Run&) {}  // forgets what an earlier training left; then comes restore(), if any
   virtual void epoch_begin(Run&) {}
   virtual void steps_end(Run&) {}  // after every launch, of one step or several
   virtual void epoch_end(Run&) {}
@@ -83,7 +84,7 @@ enum class Mode { automatic, min, max };  // automatic: max for accuracies and s
 // Ends the training when `monitor` (the validation loss, or without one the loss) has not improved for
 // `patience` epochs.
 struct EarlyStoppingOptions {
-  std::string monitor;
+  std::string monitor = {};
   std::int64_t patience = 0;
   double min_delta = 0;
   Mode mode = Mode::automatic;
@@ -97,13 +98,13 @@ SYSTOLE_API CallbackRef early_stopping(EarlyStoppingOptions options = {});
 struct ModelFileOptions {
   std::filesystem::path file = "best.safetensors";
   bool best_only = true;
-  std::string monitor;
+  std::string monitor = {};
   Mode mode = Mode::automatic;
 };
 SYSTOLE_API CallbackRef model_file(ModelFileOptions options = {});
 
 // A line per epoch, as history.csv() writes it, flushed at once.
-SYSTOLE_API CallbackRef csv(std::filesystem::path file);
+SYSTOLE_API CallbackRef csv_log(std::filesystem::path file);
 
 // Scalars of every epoch ("train/loss", "validation/loss", "lr"); with an interval also of steps.
 struct TensorBoardOptions {
@@ -118,8 +119,8 @@ SYSTOLE_API CallbackRef tensorboard(TensorBoardOptions options = {});
 SYSTOLE_API CallbackRef schedule(std::function<double(std::int64_t epoch, double lr)> rate);
 
 // Multiplies the learning rate by `factor` when `monitor` has not improved for `patience` epochs.
-struct PlateauOptions {
-  std::string monitor;
+struct ReduceOnPlateauOptions {
+  std::string monitor = {};
   double factor = 0.1;
   std::int64_t patience = 10;
   double min_delta = 1e-4;
@@ -127,7 +128,7 @@ struct PlateauOptions {
   double min_lr = 0;
   Mode mode = Mode::automatic;
 };
-SYSTOLE_API CallbackRef reduce_on_plateau(PlateauOptions options = {});
+SYSTOLE_API CallbackRef reduce_on_plateau(ReduceOnPlateauOptions options = {});
 
 SYSTOLE_API CallbackRef on_epoch_end(std::function<void(Run&)> f);
 SYSTOLE_API CallbackRef on_steps_end(std::function<void(Run&)> f);

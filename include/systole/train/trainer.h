@@ -14,9 +14,11 @@
 // depend on how many: a run that was killed and resumed ends with the same weights as one that was not.
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -41,14 +43,16 @@
 
 namespace systole::train {
 
-// A loss by name ("cross_entropy", "mse", … as losses::by_name knows them) or as a function of the model's
-// output and the target.
+// A loss by name ("cross_entropy", "mse", … as losses::by_name knows them, with its settings) or as a
+// function of the model's output and the target.
 class SYSTOLE_API Loss {
  public:
-  Loss(const char* name);
-  Loss(const std::string& name);
+  Loss(const char* name) : Loss(std::string_view(name)) {}
+  Loss(std::string_view name, const losses::Settings& settings = {});
+  Loss(const std::string& name) : Loss(std::string_view(name)) {}
+  Loss(std::nullptr_t) = delete;
   template <class F>
-    requires std::is_invocable_r_v<Tensor, F&, const Tensor&, const Tensor&>
+    requires std::same_as<std::invoke_result_t<F&, const Tensor&, const Tensor&>, Tensor>
   Loss(F f) : f_(std::move(f)) {}
   Tensor operator()(const Tensor& output, const Tensor& target) const { return f_(output, target); }
 
@@ -58,8 +62,9 @@ class SYSTOLE_API Loss {
 
 // A metric by name, as metrics::by_name knows them, or one of your own.
 struct SYSTOLE_API MetricChoice {
-  MetricChoice(const char* name);
+  MetricChoice(const char* name) : MetricChoice(std::string(name)) {}
   MetricChoice(const std::string& name);
+  MetricChoice(std::nullptr_t) = delete;
   MetricChoice(metrics::Metric metric) : metric(std::move(metric)) {}
   metrics::Metric metric;
 };
@@ -84,7 +89,7 @@ struct Outcome {
 };
 
 struct TrainerOptions {
-  Loss loss = "cross_entropy";
+  Loss loss = "sparse_cross_entropy";  // of classes given by number
   std::vector<MetricChoice> metrics = {};
   // Applied to the first field before the model, in training and after it, and part of a saved model. Unset:
   // u8, as pictures are, becomes f32 from 0 to 1; everything else stays as it is.
@@ -102,14 +107,21 @@ struct TrainerOptions {
   std::optional<bool> deterministic = std::nullopt;  // as FunctionOptions::deterministic
 };
 
-// Files to resume from. A run that finds one in its folder goes on where it was saved.
+// What a training does with the checkpoints in its folder.
+enum class Resume {
+  if_there,  // goes on from the newest, or begins
+  must,      // goes on; throws kNotFound when there is none
+  fresh,     // removes them and begins
+};
+
+// Files to resume from. Those of a training of other data, another model or other settings are refused.
 struct FitCheckpoints {
   std::filesystem::path folder = {};  // empty: none are kept
   std::int64_t every_epochs = 1;      // 0: not at ends of epochs
   std::int64_t every_steps = 0;       // 0: not within epochs
   double every_seconds = 0;
   std::int64_t keep = 2;
-  bool resume = true;
+  Resume resume = Resume::if_there;
 };
 
 struct FitOptions {
@@ -118,13 +130,14 @@ struct FitOptions {
   std::int64_t steps_per_epoch = 0;  // 0: as many as the data has
   data::Source validation = {};
   double validation_split = 0;  // without validation data: this part of the data, its end, is kept for it
-  std::int64_t validation_steps = 0;     // 0: all of it
-  std::int64_t validation_every = 1;     // epochs
-  data::Transforms validation_map = {};  // as map, for validation
+  std::int64_t validation_steps = 0;  // 0: all of it
+  std::int64_t validation_every = 1;  // epochs
   bool shuffle = true;
-  std::uint64_t seed = 1;         // of the order
-  bool drop_last = false;         // whether the samples that do not fill a batch are left out
-  data::Transforms map = {};      // on the processor, by workers, sample for sample
+  std::uint64_t seed = 1;  // of the order
+  bool drop_last = false;  // whether the samples that do not fill a batch are left out
+  // On the processor, by workers, sample for sample. What of it leaves nothing to chance serves in validation
+  // too; what every input needs before the model is better TrainerOptions::prepare, which is saved with it.
+  data::Transforms map = {};
   data::Transforms augment = {};  // on the device, batch for batch, in training only
   int workers = -1;               // of the loader, for data that does not lie on the device; -1: it chooses
   int verbose = 1;                // 0: silent, 1: a bar on a terminal, 2: a line per epoch
@@ -141,7 +154,7 @@ struct FitResult : History {
   bool ran_out = false;      // the data had fewer steps than steps_per_epoch
   bool resumed = false;      // from a checkpoint
   std::string stopped;       // by a callback: its reason
-  Logs last;                 // of the last epoch
+  Logs logs;                 // of the last epoch
 };
 
 struct EvaluateOptions {
@@ -152,7 +165,8 @@ struct EvaluateOptions {
 
 class SYSTOLE_API Trainer {
  public:
-  // The model is borrowed and must outlive the Trainer. The optimiser has its parameters.
+  // The model is borrowed: it must outlive the Trainer and stay where it is. The optimiser has its
+  // parameters.
   template <nn::Module M, std::derived_from<optim::Optimizer> O>
   Trainer(M& model, O optimizer, TrainerOptions options = {})
       : Trainer(view(model), std::make_shared<O>(std::move(optimizer)), std::move(options)) {}
@@ -174,21 +188,25 @@ class SYSTOLE_API Trainer {
   Logs evaluate(const data::Source& data, const EvaluateOptions& options = {});
   Logs evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options = {});
 
-  // The model's outputs for all samples; of a Source, its targets are not looked at. `inputs` is the number
-  // of fields that forward takes, when a sample has no target.
+  // The model's outputs for all samples; the targets of a Source are not looked at, and a sample of one field
+  // is an input. Tensors are whole batches, one for each argument of forward.
   Tensor predict(const data::Source& data, const EvaluateOptions& options = {});
   Tensor predict(const Tensor& x, const EvaluateOptions& options = {});
+  Tensor predict(std::initializer_list<Tensor> inputs);
 
   // One step by hand, for loops of your own: the loss and the metrics of the batch.
   Logs train_on_batch(std::span<const Tensor> fields);
+  Logs train_on_batch(std::initializer_list<Tensor> fields) {
+    return train_on_batch(std::span<const Tensor>(fields.begin(), fields.size()));
+  }
 
-  // As file that systole::load runs, `prepare` included; the input is like the data's last fitted, or
-  // `input`. Class names are the data's, unless the options have some.
-  void save(const std::filesystem::path& file, std::optional<Type> input = std::nullopt,
-            SaveOptions options = {});
+  // As file that systole::load runs, `prepare` included. Inputs are like those of the data last fitted,
+  // unless they are given, and class names the data's, unless the options have some.
+  void save(const std::filesystem::path& file, SaveOptions options = {}, std::vector<InputSpec> inputs = {});
 
   optim::Optimizer& optimizer();
-  Parameters weights() const;  // all Variables of the model
+  Parameters weights() const;                                           // all Variables of the model
+  std::optional<bool> higher_is_better(std::string_view metric) const;  // none for what is no metric
   // What the model computes after training for data like that last fitted.
   ir::Graph forward_graph();
   // Everything that changes in training: the model's Variables, the optimiser's, scale, average, random key.
@@ -200,16 +218,24 @@ class SYSTOLE_API Trainer {
     nn::Inventory inventory;
   };
   template <class M, class... A>
-  static constexpr bool kTakes = requires(const M& model, const A&... x) { model.forward(x...); } ||
-                                 requires(const M& model, const A&... x) { model(x...); };
+  static constexpr bool kTakes = requires(const M& model, const A&... x) {
+    { nn::apply(model, x...) } -> std::convertible_to<Tensor>;
+  };
   template <nn::Module M>
   static ModelView view(M& model) {
+    using T = Tensor;
+    static_assert(
+        kTakes<M, T> || kTakes<M, T, T> || kTakes<M, T, T, T> || kTakes<M, T, T, T, T>,
+        "forward must be const, take one to four Tensors and return a Tensor; for another model write "
+        "nn::AnyModule or a struct around it, or a step of your own (TrainerOptions::step)");
     return {[&model](std::span<const Tensor> x) -> Tensor {
-              if constexpr (kTakes<M, Tensor, Tensor, Tensor>)
+              if constexpr (kTakes<M, T, T, T, T>)
+                if (x.size() == 4) return nn::apply(model, x[0], x[1], x[2], x[3]);
+              if constexpr (kTakes<M, T, T, T>)
                 if (x.size() == 3) return nn::apply(model, x[0], x[1], x[2]);
-              if constexpr (kTakes<M, Tensor, Tensor>)
+              if constexpr (kTakes<M, T, T>)
                 if (x.size() == 2) return nn::apply(model, x[0], x[1]);
-              if constexpr (kTakes<M, Tensor>)
+              if constexpr (kTakes<M, T>)
                 if (x.size() == 1) return nn::apply(model, x[0]);
               refuse_inputs(x.size());
             },

@@ -142,7 +142,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   }
 
   const fs::path file = folder / "model.safetensors";
-  trainer.save(file, {}, save_options(settings, data, model.name));
+  trainer.save(file, save_options(settings, data, model.name));
   const data::Source& test = data.test.empty() ? data.train : data.test;
   const Measures measures = measure(load_model(file.string(), settings.train.device), test, settings.train);
   std::vector<std::string> written{"model.safetensors", "config.toml", "history.csv"};

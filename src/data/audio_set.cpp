@@ -1,0 +1,131 @@
+// Recordings with their classes, from a folder or an archive.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "data/set_files.h"
+#include "systole/base/error.h"
+#include "systole/data/sets.h"
+#include "systole/io/archive.h"
+#include "systole/io/wav.h"
+
+namespace systole::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_wav(std::string_view name) { return name.ends_with(".wav") || name.ends_with(".WAV"); }
+
+std::vector<io::Member> recordings(const fs::path& place) {
+  std::vector<io::Member> members;
+  std::error_code code;
+  if (!fs::is_directory(place, code)) {
+    members = io::read_tar(place, is_wav);
+  } else {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(place))
+      if (entry.is_regular_file(code) && is_wav(entry.path().string()))
+        members.push_back(
+            {fs::relative(entry.path(), place).generic_string(), io::read_unpacked(entry.path())});
+  }
+  std::sort(members.begin(), members.end(),
+            [](const io::Member& a, const io::Member& b) { return a.name < b.name; });
+  if (members.empty())
+    throw Error(ErrorKind::kNotFound, place.string(), "no recordings", "files that end in .wav");
+  return members;
+}
+
+std::string class_of(const std::string& name, bool by_folder) {
+  const fs::path path(name);
+  if (by_folder) return path.parent_path().filename().string();
+  const std::string stem = path.stem().string();
+  return stem.substr(0, stem.find('_'));
+}
+
+// One channel, of this length unless 0.
+Literal one_channel(const Literal& samples, std::int64_t length) {
+  const std::int64_t count = samples.shape()[0].value(), wanted = length == 0 ? count : length;
+  if (samples.rank() == 1 && count == wanted) return samples;
+  const std::int64_t channels = samples.rank() == 2 ? samples.shape()[1].value() : 1;
+  Literal made(Type{DType::f32, {wanted}});
+  const float* const in = samples.values<float>().data();
+  float* const out = made.mutable_values<float>().data();
+  for (std::int64_t i = 0; i < std::min(count, wanted); ++i) {
+    float sum = 0;
+    for (std::int64_t c = 0; c < channels; ++c) sum += in[i * channels + c];
+    out[i] = sum / static_cast<float>(channels);
+  }
+  return made;
+}
+
+class Recordings final : public Rows {
+ public:
+  Recordings(std::vector<Literal> samples, std::vector<std::int32_t> labels, Info info)
+      : samples_(std::move(samples)), labels_(std::move(labels)), info_(std::move(info)) {}
+  std::int64_t size() const override { return std::ssize(samples_); }
+  Sample get(std::int64_t i) const override {
+    const std::size_t at = static_cast<std::size_t>(i);
+    return {samples_[at], Literal::scalar(labels_[at])};
+  }
+  Info info() const override { return info_; }
+  std::optional<std::vector<std::int64_t>> known_labels(std::size_t field) const override {
+    if (field != 1) return {};
+    return std::vector<std::int64_t>(labels_.begin(), labels_.end());
+  }
+
+ private:
+  std::vector<Literal> samples_;
+  std::vector<std::int32_t> labels_;
+  Info info_;
+};
+
+}  // namespace
+
+AudioSet audio(const fs::path& place, const AudioOptions& options) {
+  if (options.samples < 0)
+    throw Error(ErrorKind::kInvalidArgument, "data::audio", "wrong number of samples", "0 or more",
+                fmt::format("{}", options.samples));
+  AudioSet set;
+  std::vector<Literal> samples;
+  std::vector<std::string> names;
+  for (const io::Member& member : recordings(place)) {
+    const std::string where = fmt::format("sample {}: {}: {}", samples.size(), place.string(), member.name);
+    const io::Sound sound = io::parse_wav(member.bytes, where);
+    if (set.rate == 0) set.rate = sound.rate;
+    if (sound.rate != set.rate)
+      throw Error(ErrorKind::kParse, where, "recordings of two rates", fmt::format("{}", set.rate),
+                  fmt::format("{}", sound.rate));
+    samples.push_back(one_channel(sound.samples, options.samples));
+    set.files.push_back(member.name);
+    names.push_back(class_of(member.name, options.class_is_folder));
+  }
+  const std::vector<std::string> classes = in_order(names);
+  std::vector<std::int32_t> labels;
+  for (const std::string& name : names)
+    labels.push_back(
+        static_cast<std::int32_t>(std::find(classes.begin(), classes.end(), name) - classes.begin()));
+  const std::int64_t count = std::ssize(samples);
+  const Dim length = options.samples != 0 ? Dim(options.samples) : Dim::symbol("samples");
+  Info info{place.filename().string(),
+            {{"x", {DType::f32, {length}}, {}}, {"y", {DType::i32, {}}, classes}},
+            count};
+  if (options.samples == 0) {
+    set.source =
+        Source(std::make_shared<const Recordings>(std::move(samples), std::move(labels), std::move(info)));
+    return set;
+  }
+  Literal all = Literal::uninitialized({DType::f32, {count, options.samples}});
+  std::byte* out = all.mutable_bytes();
+  for (const Literal& recording : samples) {
+    std::memcpy(out, recording.bytes(), recording.byte_size());
+    out += recording.byte_size();
+  }
+  const Literal y = Literal::of<std::int32_t>({count}, std::span<const std::int32_t>(labels));
+  set.source = arrays(all, y).named(info.name, {}, classes);
+  return set;
+}
+
+}  // namespace systole::data

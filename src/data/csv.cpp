@@ -1,0 +1,359 @@
+// Tables from text. Cells are views of the text (of a copy where quotes had to be taken out); a column's type
+// is found from all its cells, and its numbers are then made in one go.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "base/nearest.h"
+#include "data/set_files.h"
+#include "systole/base/error.h"
+#include "systole/data/sets.h"
+#include "systole/io/archive.h"
+
+namespace systole::data {
+
+namespace {
+
+struct Row {
+  std::size_t first = 0, count = 0;  // cells
+  std::int64_t line = 0;             // from 1
+};
+
+struct Cells {
+  std::vector<std::string_view> all;
+  std::vector<Row> rows;
+  std::deque<std::string> unquoted;  // what views of the text cannot show
+
+  std::span<const std::string_view> of(const Row& row) const {
+    return std::span(all).subspan(row.first, row.count);
+  }
+};
+
+[[noreturn]] void fail(std::string_view file, std::int64_t line, std::string message,
+                       std::string expected = {}, std::string got = {}) {
+  throw Error(ErrorKind::kParse, fmt::format("{}: line {}", file, line), std::move(message),
+              std::move(expected), std::move(got));
+}
+
+char delimiter_of(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  char best = ',';
+  std::ptrdiff_t most = 0;
+  for (const char candidate : {',', ';', '\t'})
+    if (const std::ptrdiff_t n = std::count(line.begin(), line.end(), candidate); n > most) {
+      best = candidate;
+      most = n;
+    }
+  return best;
+}
+
+std::string_view trimmed(std::string_view cell) {
+  while (!cell.empty() && (cell.front() == ' ' || cell.front() == '\t')) cell.remove_prefix(1);
+  while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t')) cell.remove_suffix(1);
+  return cell;
+}
+
+// One cell from `at`, which is left at the delimiter, the line's end or the text's.
+std::string_view read_cell(std::string_view text, std::size_t& at, char delimiter, std::int64_t& line,
+                           Cells& cells, std::string_view file) {
+  if (at >= text.size() || text[at] != '"') {
+    const std::size_t begin = at;
+    while (at < text.size() && text[at] != delimiter && text[at] != '\n') ++at;
+    std::string_view cell = text.substr(begin, at - begin);
+    if (cell.ends_with('\r')) cell.remove_suffix(1);
+    return trimmed(cell);
+  }
+  const std::int64_t opened = line;
+  const std::size_t begin = ++at;
+  bool doubled = false;
+  for (;; ++at) {
+    if (at >= text.size()) fail(file, opened, "a quote that is not closed");
+    if (text[at] == '\n') ++line;
+    if (text[at] != '"') continue;
+    if (at + 1 >= text.size() || text[at + 1] != '"') break;
+    doubled = true;
+    ++at;
+  }
+  std::string_view cell = text.substr(begin, at - begin);
+  ++at;
+  if (at < text.size() && text[at] == '\r') ++at;
+  if (at < text.size() && text[at] != delimiter && text[at] != '\n')
+    fail(file, line, "text after a closing quote", "a delimiter or the end of the line");
+  if (!doubled) return cell;
+  std::string& plain = cells.unquoted.emplace_back();
+  for (std::size_t i = 0; i < cell.size(); ++i) {
+    plain += cell[i];
+    if (cell[i] == '"') ++i;
+  }
+  return plain;
+}
+
+Cells read_cells(std::string_view text, char delimiter, std::string_view file) {
+  Cells cells;
+  std::int64_t line = 1;
+  for (std::size_t at = 0; at < text.size();) {
+    Row row{cells.all.size(), 0, line};
+    for (;;) {
+      cells.all.push_back(read_cell(text, at, delimiter, line, cells, file));
+      ++row.count;
+      if (at >= text.size() || text[at] == '\n') break;
+      ++at;  // the delimiter
+    }
+    ++at;
+    ++line;
+    if (row.count == 1 && cells.all.back().empty())
+      cells.all.pop_back();  // an empty line
+    else
+      cells.rows.push_back(row);
+  }
+  return cells;
+}
+
+bool is_missing(std::string_view cell) {
+  return cell.empty() || cell == "NA" || cell == "NaN" || cell == "nan" || cell == "N/A" || cell == "null";
+}
+
+template <class T>
+std::optional<T> parsed(std::string_view cell) {
+  if (cell.starts_with('+')) cell.remove_prefix(1);
+  T value{};
+  const auto [end, code] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (code == std::errc::result_out_of_range && std::is_floating_point_v<T>) {
+    // Too large or too small for a double: what strtod says.
+    value = static_cast<T>(std::strtod(std::string(cell).c_str(), nullptr));
+    return value;
+  }
+  if (code != std::errc() || end != cell.data() + cell.size()) return {};
+  return value;
+}
+
+bool is_number(std::string_view cell) { return parsed<double>(cell).has_value(); }
+
+// scikit-learn's first line: how many samples and features, and the names of the classes.
+bool has_counts(const Cells& cells) {
+  if (cells.rows.size() < 2 || cells.rows[0].count < 2) return false;
+  const auto first = cells.of(cells.rows[0]);
+  return parsed<std::int64_t>(first[0]) == static_cast<std::int64_t>(cells.rows.size()) - 1 &&
+         parsed<std::int64_t>(first[1]) == static_cast<std::int64_t>(cells.rows[1].count) - 1;
+}
+
+bool has_names(const Cells& cells) {
+  if (cells.rows.size() < 2 || cells.rows[0].count != cells.rows[1].count) return false;
+  const auto first = cells.of(cells.rows[0]), second = cells.of(cells.rows[1]);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    if (!is_number(first[i]) && !is_missing(first[i]) && is_number(second[i])) return true;
+  return false;
+}
+
+CsvType type_of(std::span<const std::string_view> column) {
+  bool integers = true;
+  for (const std::string_view cell : column) {
+    if (is_missing(cell)) {
+      integers = false;
+      continue;
+    }
+    if (integers && !parsed<std::int64_t>(cell)) integers = false;
+    if (!integers && !is_number(cell)) return CsvType::kText;
+  }
+  return integers ? CsvType::kInteger : CsvType::kNumber;
+}
+
+Column column_of(std::string name, std::span<const std::string_view> cells, CsvType type,
+                 std::span<const Row> rows, std::string_view file) {
+  Column column{std::move(name), {}, {}};
+  const std::int64_t count = std::ssize(cells);
+  const auto wrong = [&](std::size_t i, const char* expected) {
+    throw Error(ErrorKind::kParse,
+                fmt::format("{}: line {}: sample {}: column {}", file, rows[i].line, i, column.name),
+                "a cell of another type", expected, std::string(cells[i].substr(0, 100)));
+  };
+  if (type == CsvType::kInteger) {
+    column.values = Literal::uninitialized({DType::i64, {count}});
+    std::int64_t* out = column.values.mutable_values<std::int64_t>().data();
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::optional<std::int64_t> value = parsed<std::int64_t>(cells[i]);
+      if (!value) wrong(i, "a whole number");
+      *out++ = *value;
+    }
+  } else if (type == CsvType::kNumber) {
+    column.values = Literal::uninitialized({DType::f32, {count}});
+    float* out = column.values.mutable_values<float>().data();
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::optional<double> value =
+          is_missing(cells[i]) ? std::numeric_limits<double>::quiet_NaN() : parsed<double>(cells[i]);
+      if (!value) wrong(i, "a number");
+      *out++ = static_cast<float>(*value);
+    }
+  } else {
+    column.categories = in_order(std::vector<std::string>(cells.begin(), cells.end()));
+    std::map<std::string_view, std::int32_t> numbers;
+    for (const std::string& category : column.categories)
+      numbers.emplace(category, static_cast<std::int32_t>(numbers.size()));
+    column.values = Literal::uninitialized({DType::i32, {count}});
+    std::int32_t* out = column.values.mutable_values<std::int32_t>().data();
+    for (const std::string_view cell : cells) *out++ = numbers.find(cell)->second;
+  }
+  return column;
+}
+
+[[noreturn]] void no_column(std::string_view name, const Table& table, std::string_view where) {
+  std::vector<std::string_view> names;
+  for (const Column& column : table.columns) names.push_back(column.name);
+  const std::string_view meant = nearest(name, names);
+  throw Error(ErrorKind::kNotFound, std::string(where), fmt::format("there is no column '{}'", name),
+              meant.empty() ? fmt::format("one of the {} columns", names.size())
+                            : fmt::format("did you mean '{}'?", meant));
+}
+
+std::size_t place_of(std::string_view name, const Table& table, std::string_view where) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i)
+    if (table.columns[i].name == name) return i;
+  const std::optional<std::int64_t> number = parsed<std::int64_t>(name);
+  const std::int64_t count = std::ssize(table.columns);
+  if (number && *number >= -count && *number < count)
+    return static_cast<std::size_t>(*number < 0 ? *number + count : *number);
+  no_column(name, table, where);
+}
+
+// The label's classes, and each row's among them.
+Literal classes_of(const Column& label, const Table& table, std::string_view file,
+                   std::vector<std::string>& classes) {
+  if (!label.categories.empty()) {
+    classes = label.categories;
+    return label.values;
+  }
+  const std::vector<double> numbers = label.values.to_doubles();
+  std::set<double> distinct;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (std::isnan(numbers[i]) || std::abs(numbers[i]) > 0x1p53 || numbers[i] != std::floor(numbers[i]))
+      throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: sample {}: column {}", file, i, label.name),
+                  "the label is no class", "whole numbers or text, or regression set",
+                  fmt::format("{}", numbers[i]));
+    distinct.insert(numbers[i]);
+  }
+  std::map<double, std::int32_t> places;
+  for (const double value : distinct) {
+    const std::int32_t place = static_cast<std::int32_t>(places.size());
+    places.emplace(value, place);
+    classes.push_back(fmt::format("{}", static_cast<std::int64_t>(value)));
+  }
+  if (table.classes.size() == classes.size()) classes = table.classes;
+  Literal result = Literal::uninitialized({DType::i32, {table.rows}});
+  std::int32_t* out = result.mutable_values<std::int32_t>().data();
+  for (const double value : numbers) *out++ = places.find(value)->second;
+  return result;
+}
+
+}  // namespace
+
+const Column& Table::operator[](std::string_view name) const {
+  for (const Column& column : columns)
+    if (column.name == name) return column;
+  no_column(name, *this, "data::Table");
+}
+
+Table parse_csv(std::string_view text, std::string_view file, const CsvOptions& options) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  const Cells cells = read_cells(text, options.delimiter != 0 ? options.delimiter : delimiter_of(text), file);
+  if (cells.rows.empty()) fail(file, 1, "an empty table");
+  CsvHeader header = options.header;
+  if (header == CsvHeader::kAuto)
+    header = has_counts(cells) ? CsvHeader::kCounts : has_names(cells) ? CsvHeader::kNames : CsvHeader::kNone;
+  const std::span<const Row> rows = std::span(cells.rows).subspan(header == CsvHeader::kNone ? 0 : 1);
+  const std::span<const std::string_view> first = cells.of(cells.rows[0]);
+  Table table;
+  table.rows = std::ssize(rows);
+  const std::size_t width = rows.empty() ? first.size() : rows[0].count;
+  if (header == CsvHeader::kCounts) {
+    if (!has_counts(cells))
+      fail(file, 1, "the counts do not agree with the table",
+           fmt::format("{} samples of {} features", rows.size(), width - 1),
+           fmt::format("{},{}", first[0], first.size() > 1 ? first[1] : ""));
+    table.classes.assign(first.begin() + 2, first.end());
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (rows[i].count != width || (header == CsvHeader::kNames && rows[i].count != first.size()))
+      fail(file, rows[i].line, fmt::format("sample {} has another number of cells", i),
+           fmt::format("{}", header == CsvHeader::kNames ? first.size() : width),
+           fmt::format("{}", rows[i].count));
+  std::vector<std::string> names;
+  for (std::size_t c = 0; c < width; ++c)
+    names.push_back(header == CsvHeader::kNames ? std::string(first[c]) : fmt::format("{}", c));
+  for (const CsvTypeOf& wanted : options.types)
+    if (std::find(names.begin(), names.end(), wanted.column) == names.end()) {
+      const std::vector<std::string_view> known(names.begin(), names.end());
+      throw Error(ErrorKind::kNotFound, std::string(file),
+                  fmt::format("there is no column '{}'", wanted.column),
+                  std::string(nearest(wanted.column, known)));
+    }
+  std::vector<std::string_view> column(rows.size());
+  for (std::size_t c = 0; c < width; ++c) {
+    for (std::size_t r = 0; r < rows.size(); ++r) column[r] = cells.all[rows[r].first + c];
+    CsvType type = CsvType::kAuto;
+    for (const CsvTypeOf& wanted : options.types)
+      if (wanted.column == names[c]) type = wanted.type;
+    if (type == CsvType::kAuto) type = type_of(column);
+    table.columns.push_back(column_of(names[c], column, type, rows, file));
+  }
+  return table;
+}
+
+Table read_csv(const std::filesystem::path& file, const CsvOptions& options) {
+  const std::vector<std::byte> bytes = io::read_unpacked(file, options.largest_bytes);
+  return parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string(), options);
+}
+
+Source csv(const std::filesystem::path& file, const CsvOptions& options) {
+  const Table table = read_csv(file, options);
+  const std::string where = file.string();
+  const std::size_t none = table.columns.size();
+  const std::size_t label = options.unlabelled      ? none
+                            : options.label.empty() ? none - 1
+                                                    : place_of(options.label, table, where);
+  std::set<std::size_t> dropped{label};
+  for (const std::string& name : options.drop) dropped.insert(place_of(name, table, where));
+  std::vector<std::size_t> features;
+  for (const std::string& name : options.features) features.push_back(place_of(name, table, where));
+  if (features.empty())
+    for (std::size_t i = 0; i < table.columns.size(); ++i)
+      if (!dropped.contains(i)) features.push_back(i);
+  if (features.empty())
+    throw Error(ErrorKind::kShape, where, "no columns are left to learn from",
+                "a label and at least one feature");
+  const std::size_t width = features.size();
+  Literal x = Literal::uninitialized({DType::f32, {table.rows, static_cast<std::int64_t>(width)}});
+  float* const out = x.mutable_values<float>().data();
+  for (std::size_t f = 0; f < width; ++f) {
+    const std::vector<double> values = table.columns[features[f]].values.to_doubles();
+    for (std::size_t row = 0; row < values.size(); ++row)
+      out[row * width + f] = static_cast<float>(values[row]);
+  }
+  const std::string name = file.filename().string();
+  if (options.unlabelled) return arrays(x).named(name);
+  const Column& column = table.columns[label];
+  if (options.regression) {
+    if (!column.categories.empty())
+      throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: column {}", where, column.name),
+                  "the label of a regression is a number", "numbers", "text");
+    Literal y = Literal::uninitialized({DType::f32, {table.rows}});
+    const std::vector<double> values = column.values.to_doubles();
+    std::transform(values.begin(), values.end(), y.mutable_values<float>().begin(),
+                   [](double value) { return static_cast<float>(value); });
+    return arrays(x, y).named(name, {"x", column.name});
+  }
+  std::vector<std::string> classes;
+  const Literal y = classes_of(column, table, where, classes);
+  return arrays(x, y).named(name, {}, classes);
+}
+
+}  // namespace systole::data

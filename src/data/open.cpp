@@ -1,0 +1,232 @@
+// Data sets by a short text, KIND:PLACE?OPTION=VALUE&…, and arrays from files.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <map>
+
+#include "base/nearest.h"
+#include "systole/base/error.h"
+#include "systole/data/sets.h"
+#include "systole/io.h"
+
+namespace systole::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The options after the question mark. What nobody asks for is an error.
+class Options {
+ public:
+  Options(std::string_view text, std::string_view spec) : spec_(spec) {
+    while (!text.empty()) {
+      const std::string_view one = text.substr(0, text.find('&'));
+      const std::size_t equals = std::min(one.find('='), one.size());
+      values_.emplace(one.substr(0, equals), one.substr(std::min(equals + 1, one.size())));
+      text.remove_prefix(std::min(one.size() + 1, text.size()));
+    }
+  }
+
+  bool flag(std::string_view name) {
+    const std::optional<std::string> value = take(name);
+    return value && *value != "0" && *value != "false";
+  }
+  std::string text(std::string_view name) { return take(name).value_or(""); }
+  std::int64_t number(std::string_view name, std::int64_t otherwise) {
+    const std::optional<std::string> value = take(name);
+    if (!value) return otherwise;
+    std::int64_t result = 0;
+    const auto [end, code] = std::from_chars(value->data(), value->data() + value->size(), result);
+    if (code != std::errc() || end != value->data() + value->size())
+      throw Error(ErrorKind::kInvalidArgument, spec_, fmt::format("wrong {}", name), "a whole number",
+                  *value);
+    return result;
+  }
+  std::vector<std::string> list(std::string_view name) {
+    std::vector<std::string> result;
+    const std::string joined = text(name);
+    for (std::string_view rest = joined; !rest.empty();) {
+      const std::string_view one = rest.substr(0, rest.find(','));
+      result.emplace_back(one);
+      rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+    }
+    return result;
+  }
+  void finish() const {
+    for (const auto& [name, value] : values_) {
+      const std::string_view meant = nearest(name, asked_);
+      throw Error(ErrorKind::kNotFound, spec_, fmt::format("there is no option '{}'", name),
+                  !meant.empty()   ? fmt::format("did you mean '{}'?", meant)
+                  : asked_.empty() ? "no options"
+                                   : fmt::format("{}", fmt::join(asked_, ", ")));
+    }
+  }
+
+ private:
+  std::optional<std::string> take(std::string_view name) {
+    asked_.push_back(name);
+    const auto found = values_.find(name);
+    if (found == values_.end()) return {};
+    std::optional<std::string> value = found->second;
+    values_.erase(found);
+    return value;
+  }
+
+  std::string spec_;
+  std::map<std::string, std::string, std::less<>> values_;
+  std::vector<std::string_view> asked_;
+};
+
+// DIR/train and DIR/test, or all of it to train on.
+TrainTest image_folders(const fs::path& folder, Options& options) {
+  ImageOptions images_as;
+  images_as.channels = static_cast<int>(options.number("channels", 3));
+  const std::int64_t side = options.number("size", 0);
+  images_as.height = options.number("height", side);
+  images_as.width = options.number("width", side);
+  options.finish();
+  std::error_code code;
+  if (!fs::is_directory(folder / "train", code)) return {images(folder, images_as), {}};
+  TrainTest both{images(folder / "train", images_as), {}};
+  for (const char* name : {"test", "val", "valid"})
+    if (both.test.empty() && fs::is_directory(folder / name, code))
+      both.test = images(folder / name, images_as);
+  return both;
+}
+
+struct Kind {
+  std::string_view name;
+  bool needs_place;
+  TrainTest (*read)(const fs::path& place, Options& options);
+};
+
+TrainTest mnist_kind(const fs::path& place, Options& options,
+                     TrainTest (*read)(const fs::path&, const MnistOptions&)) {
+  const MnistOptions as{.channel = options.flag("channel")};
+  options.finish();
+  return read(place, as);
+}
+
+const Kind kKinds[] = {
+    {"mnist", true, [](const fs::path& p, Options& o) { return mnist_kind(p, o, mnist); }},
+    {"fashion", true, [](const fs::path& p, Options& o) { return mnist_kind(p, o, fashion_mnist); }},
+    {"cifar10", true,
+     [](const fs::path& p, Options& o) {
+       o.finish();
+       return cifar10(p);
+     }},
+    {"digits", false,
+     [](const fs::path&, Options& o) {
+       const std::int64_t train = o.number("train", 20'000), test = o.number("test", 5'000);
+       o.finish();
+       return embedded_digits(train, test);
+     }},
+    {"images", true, image_folders},
+    {"csv", true,
+     [](const fs::path& p, Options& o) {
+       CsvOptions as;
+       as.label = o.text("label");
+       as.features = o.list("features");
+       as.drop = o.list("drop");
+       as.regression = o.flag("regression");
+       as.unlabelled = o.flag("unlabelled");
+       o.finish();
+       return TrainTest{csv(p, as), {}};
+     }},
+    {"npy", true,
+     [](const fs::path& p, Options& o) {
+       o.finish();
+       return TrainTest{npy(p), {}};
+     }},
+    {"npz", true,
+     [](const fs::path& p, Options& o) {
+       const std::vector<std::string> names = o.list("arrays");
+       o.finish();
+       if (!names.empty()) return TrainTest{npz(p, names), {}};
+       // Keras's names for a set in two parts.
+       const std::vector<io::NamedArray> all = io::load_npz(p);
+       const auto has = [&](const char* name) {
+         return std::any_of(all.begin(), all.end(), [&](const io::NamedArray& a) { return a.name == name; });
+       };
+       if (has("x_train") && has("y_train") && has("x_test") && has("y_test"))
+         return TrainTest{npz(p, {"x_train", "y_train"}), npz(p, {"x_test", "y_test"})};
+       return TrainTest{npz(p), {}};
+     }},
+    {"text", true,
+     [](const fs::path& p, Options& o) {
+       TextOptions as;
+       as.window = o.number("window", as.window);
+       as.stride = o.number("stride", as.stride);
+       as.bytes = o.flag("bytes");
+       o.finish();
+       return TrainTest{text(p, as), {}};
+     }},
+    {"audio", true,
+     [](const fs::path& p, Options& o) {
+       AudioOptions as;
+       as.samples = o.number("samples", 0);
+       as.class_is_folder = o.flag("folders");
+       o.finish();
+       return TrainTest{audio(p, as).source, {}};
+     }},
+};
+
+}  // namespace
+
+TrainTest open(std::string_view spec) {
+  const std::string_view kind = spec.substr(0, spec.find_first_of(":?"));
+  std::string_view rest = spec.substr(kind.size());
+  std::string_view place;
+  if (rest.starts_with(':')) {
+    place = rest.substr(1, rest.find('?') == std::string_view::npos ? rest.npos : rest.find('?') - 1);
+    rest.remove_prefix(1 + place.size());
+  }
+  if (rest.starts_with('?')) rest.remove_prefix(1);
+  std::vector<std::string_view> names;
+  for (const Kind& known : kKinds) {
+    names.push_back(known.name);
+    if (known.name != kind) continue;
+    if (known.needs_place == place.empty())
+      throw Error(ErrorKind::kInvalidArgument, "data " + std::string(spec),
+                  known.needs_place ? "where is it?" : "this set is part of the program",
+                  known.needs_place ? fmt::format("{}:PLACE", kind) : std::string(kind));
+    Options options(rest, "data " + std::string(spec));
+    return known.read(fs::path(place), options);
+  }
+  const std::string_view meant = nearest(kind, names);
+  throw Error(
+      ErrorKind::kNotFound, "data " + std::string(spec), fmt::format("there is no kind of data '{}'", kind),
+      meant.empty() ? fmt::format("{}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", meant));
+}
+
+Source npy(const fs::path& file) { return arrays(io::load_npy(file)).named(file.filename().string()); }
+
+Source npz(const fs::path& file, const std::vector<std::string>& names) {
+  const std::vector<io::NamedArray> all = io::load_npz(file);
+  std::vector<Literal> columns;
+  std::vector<std::string> fields;
+  std::vector<std::string_view> known;
+  for (const io::NamedArray& array : all) known.push_back(array.name);
+  const auto add = [&](const io::NamedArray& array) {
+    columns.push_back(array.value);
+    fields.push_back(array.name);
+  };
+  if (names.empty()) std::for_each(all.begin(), all.end(), add);
+  for (const std::string& name : names) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& a) { return a.name == name; });
+    if (found == all.end())
+      throw Error(ErrorKind::kNotFound, file.string(), fmt::format("there is no array '{}'", name),
+                  fmt::format("{}", fmt::join(known, ", ")));
+    add(*found);
+  }
+  try {
+    return arrays(std::move(columns)).named(file.filename().string(), fields);
+  } catch (const Error& error) {
+    throw error.within(file.string());
+  }
+}
+
+}  // namespace systole::data

@@ -1,0 +1,140 @@
+// GPT-2's tokenizer against tiktoken and the regex package (tests/parity/make_tokenizer.py).
+
+#include "systole/io/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#if __has_include(<nlohmann/json.hpp>)
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "error_check.h"
+#include "scratch_folder.h"
+
+namespace systole {
+namespace {
+
+using io::Tokenizer;
+
+nlohmann::json fixture() {
+  std::ifstream in(std::string(SYSTOLE_SOURCE_DIR) + "/tests/parity/tokenizer.json");
+  return nlohmann::json::parse(in);
+}
+
+std::filesystem::path gpt2_folder() {
+  const char* shared = std::getenv("SYSTOLE_SHARED");
+  return std::filesystem::path(shared != nullptr ? shared : SYSTOLE_SOURCE_DIR "/../shared") / "data" /
+         "gpt2-tokenizer";
+}
+
+class Gpt2Tokenizer : public ScratchFolder {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(gpt2_folder()))
+      GTEST_SKIP() << "no " << gpt2_folder() << ": GPT-2's vocabulary is not part of this tree";
+    tokenizer_ = Tokenizer::gpt2(gpt2_folder());
+  }
+  std::optional<Tokenizer> tokenizer_;
+};
+
+TEST_F(Gpt2Tokenizer, GivesTheNumbersOfTheReference) {
+  EXPECT_EQ(tokenizer_->vocabulary(), 50257);
+  EXPECT_EQ(tokenizer_->end_of_text(), 50256);
+  const nlohmann::json wanted = fixture();
+  for (const auto& row : wanted.at("texts")) {
+    const std::string text = row.at(0);
+    EXPECT_EQ(tokenizer_->encode(text), row.at(1).get<std::vector<int>>()) << text;
+    EXPECT_EQ(tokenizer_->decode(row.at(1).get<std::vector<int>>()), text);
+  }
+  const std::string special = wanted.at("special").at(0);
+  EXPECT_EQ(tokenizer_->encode(special, true), wanted.at("special").at(1).get<std::vector<int>>());
+  EXPECT_EQ(tokenizer_->decode(tokenizer_->encode(special, true)), special);
+}
+
+TEST_F(Gpt2Tokenizer, AnyBytesComeBack) {
+  std::string bytes;
+  for (int i = 0; i < 2048; ++i) bytes += static_cast<char>(i * 37 + i / 256 * 11);
+  EXPECT_EQ(tokenizer_->decode(tokenizer_->encode(bytes)), bytes);
+  const std::string cut = "caf\xC3", overlong = "\xC0\x80\xF5\xED\xA0\x80x";
+  EXPECT_EQ(tokenizer_->decode(tokenizer_->encode(cut)), cut);
+  EXPECT_EQ(tokenizer_->decode(tokenizer_->encode(overlong)), overlong);
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [&] { tokenizer_->decode(std::vector<int>{50257}); })
+                .find("50256"),
+            std::string::npos);
+}
+
+TEST_F(Gpt2Tokenizer, ALongWordTakesNoSquareOfItsLength) {
+  const std::string word(300'000, 'a');
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(tokenizer_->decode(tokenizer_->encode(word)), word);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST_F(Gpt2Tokenizer, SavesWhatItReads) {
+  tokenizer_->save(folder_ / "copy");
+  const Tokenizer copy = Tokenizer::gpt2(folder_ / "copy");
+  for (const auto& row : fixture().at("texts")) {
+    const std::string text = row.at(0);
+    EXPECT_EQ(copy.encode(text), tokenizer_->encode(text));
+  }
+}
+
+class TokenizerFiles : public ScratchFolder {
+ protected:
+  void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
+};
+
+TEST_F(TokenizerFiles, LearnsThePairsOfTheTextbookAlgorithm) {
+  const nlohmann::json wanted = fixture();
+  const std::string sample = wanted.at("sample");
+  const auto& pairs = wanted.at("pairs");
+  const Tokenizer tokenizer = Tokenizer::train(sample, 256 + static_cast<std::int64_t>(pairs.size()) + 1);
+  ASSERT_EQ(tokenizer.vocabulary(), 256 + static_cast<std::int64_t>(pairs.size()) + 1);
+  for (std::size_t i = 0; i < pairs.size(); ++i)
+    EXPECT_EQ(tokenizer.piece(static_cast<int>(256 + i)),
+              pairs[i].at(0).get<std::string>() + pairs[i].at(1).get<std::string>())
+        << i;
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(sample)), sample);
+  EXPECT_LT(tokenizer.encode(sample).size(), sample.size() / 3);
+  tokenizer.save(folder_);
+  EXPECT_EQ(Tokenizer::gpt2(folder_).encode(sample), tokenizer.encode(sample));
+  EXPECT_EQ(tokenizer.end_of_text(), tokenizer.vocabulary() - 1);
+  EXPECT_EQ(Tokenizer::train("", 300).vocabulary(), 257) << "nothing to learn";
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [] { Tokenizer::train("a", 256); }).find("257"),
+            std::string::npos);
+}
+
+TEST_F(TokenizerFiles, BrokenFilesAreTypedErrors) {
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { Tokenizer::gpt2(folder_); }).find("encoder.json"),
+            std::string::npos);
+  Tokenizer::train("the the the", 260).save(folder_);
+  const auto message = [&] { return error_of(ErrorKind::kParse, [&] { Tokenizer::gpt2(folder_); }); };
+  write("vocab.bpe", "#version: 0.2\nt h\nq q\n");
+  EXPECT_NE(message().find("vocab.bpe:3"), std::string::npos);
+  write("vocab.bpe", "#version: 0.2\nth\n");
+  EXPECT_NE(message().find("two pieces"), std::string::npos);
+  write("encoder.json", "{\"a\": 0, \"b\": 2}");
+  EXPECT_NE(message().find("encoder.json"), std::string::npos);
+  write("encoder.json", "{\"a\": 0, \"b\": 1}");
+  EXPECT_NE(message().find("256"), std::string::npos);
+  write("encoder.json", "{\"a\": 0, \"a\": 1}");
+  message();
+  write("encoder.json", "{\"\xE6\x97\xA5\": 0}");
+  message();
+  write("encoder.json", "{\"a\": 0");
+  message();
+  write("encoder.json", "{\"a\": 99999999999}");
+  message();
+}
+
+}  // namespace
+}  // namespace systole
+
+#endif

@@ -131,7 +131,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   train::Trainer trainer(model.module, plan.optimizer, plan.trainer);
   train::FitOptions fit = plan.fit;
   add_folder(fit, settings.train, folder);
-  fit.checkpoints.resume = !place.fresh;
+  if (place.fresh) fit.checkpoints.resume = train::Resume::fresh;
   const train::FitResult result = trainer.fit(data.train, fit);
   result.write_csv(folder / "history.csv");
   if (result.interrupted) {

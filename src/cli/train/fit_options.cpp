@@ -69,14 +69,14 @@ optim::Schedule make_schedule(const Settings::Train& settings, double lr, double
   optim::Options options = options_of(settings.schedule_options);
   if (in_epochs) options = in_steps(std::move(options), steps_per_epoch);
   const std::string& name = settings.schedule;
+  if (name == "constant" && options.empty()) return lr;
   const double total = std::max(std::round(static_cast<double>(settings.epochs) * steps_per_epoch), 1.0);
   // A curve that ends, ends with the training.
   constexpr std::string_view kEnding[] = {"cosine", "linear", "polynomial", "one_cycle"};
   if (std::find(std::begin(kEnding), std::end(kEnding), name) != std::end(kEnding) &&
       find_option(options, "steps") == nullptr) {
     const optim::Option* warmup = find_option(options, "warmup");
-    const double* before =
-        warmup == nullptr || name == "one_cycle" ? nullptr : std::get_if<double>(&warmup->value.value());
+    const double* before = warmup == nullptr ? nullptr : std::get_if<double>(&warmup->value.value());
     options.push_back({"steps", std::max(total - (before == nullptr ? 0 : *before), 1.0)});
   }
   if (name == "exponential" && in_epochs && find_option(options, "every") == nullptr)
@@ -85,7 +85,7 @@ optim::Schedule make_schedule(const Settings::Train& settings, double lr, double
 }
 
 train::CallbackRef make_plateau(const Settings::Train& settings) {
-  train::PlateauOptions plateau{.monitor = settings.monitor};
+  train::ReduceOnPlateauOptions plateau{.monitor = settings.monitor};
   for (const Entry& entry : settings.schedule_options) {
     const optim::OptionValue given = option_value(entry);
     const double* number = std::get_if<double>(&given.value());
@@ -205,7 +205,7 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
 
 void add_folder(train::FitOptions& fit, const Settings::Train& settings,
                 const std::filesystem::path& folder) {
-  fit.callbacks.push_back(train::csv(folder / "history.csv"));
+  fit.callbacks.push_back(train::csv_log(folder / "history.csv"));
   if (settings.save_best)
     fit.callbacks.push_back(
         train::model_file({.file = folder / "best.safetensors", .monitor = settings.monitor}));

@@ -16,8 +16,9 @@ test:  ## everything a change must pass: release tests, then each fuzzer for 20 
 check:  ## before a submission: format, address, undefined-behaviour and thread sanitizers, slow tests
 	@scripts/check
 
-bench: build  ## what the core costs on this machine
+bench: build  ## what the core costs on this machine, and how fast data comes
 	@build/bench/core_bench
+	@build/bench/data_bench
 
 format:  ## lay the sources out by .clang-format
 	@scripts/lint --fix

@@ -26,9 +26,8 @@ class LayerParity : public ParityDevice {
  protected:
   template <class M, class F>
   void expect_layer(const std::string& name, M layer, const std::vector<Shape>& inputs, const F& run) {
-    SCOPED_TRACE(name);
     if (dtype() != DType::f32) nn::cast(layer, dtype());
-    expect_parity(parity_fixture("layers.json", name), inputs, parameters(layer),
+    expect_parity("layers.json", name, inputs, parameters(layer),
                   [&](const Tensors& x) { return Tensors(run(layer, x)); });
   }
   template <class M>
@@ -365,7 +364,8 @@ TEST(Layers, StackedLstmsUseTheComposite) {
   const nn::LSTM lstm(3, 4, {.layers = 2, .bidirectional = true, .bias = false});
   const auto run = compile([&](const Tensor& x) { return lstm(x).y; });
   std::size_t found = 0;
-  for (const ir::Node& node : run.graph(zeros({5, 2, 3})).nodes())
+  const ir::Graph graph = run.graph(zeros({5, 2, 3}));
+  for (const ir::Node& node : graph.nodes())
     if (const auto* attrs = std::get_if<ir::CompositeAttrs>(&node.attrs)) found += attrs->name == "lstm";
   EXPECT_EQ(found, 4u);
 }
@@ -418,7 +418,8 @@ TEST(Initialisers, OrthogonalRowsOrColumns) {
     const Tensor m = v.value().reshape({shape[0], -1});
     const bool wide = m.size(0) <= m.size(1);
     const Tensor product = wide ? matmul(m, transpose(m)) : matmul(transpose(m), m);
-    EXPECT_TRUE(allclose(product, 4 * eye(product.size(0), {}, DType::f64), 1e-12, 1e-12)) << shape.to_string();
+    EXPECT_TRUE(allclose(product, 4 * eye(product.size(0), {}, DType::f64), 1e-12, 1e-12))
+        << shape.to_string();
   }
 }
 

@@ -26,9 +26,7 @@ class LossParity : public ParityDevice {
  protected:
   template <class F>
   void expect_loss(const std::string& name, const std::vector<Shape>& inputs, const F& loss) {
-    SCOPED_TRACE(name);
-    expect_parity(parity_fixture("losses.json", name), inputs, {},
-                  [&](const Tensors& x) { return Tensors{loss(x)}; });
+    expect_parity("losses.json", name, inputs, {}, [&](const Tensors& x) { return Tensors{loss(x)}; });
   }
   // As in make_losses.py.
   Tensor labels() const { return tensor({3, 0, 4, 1}); }

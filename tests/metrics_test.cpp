@@ -155,22 +155,29 @@ TEST(Metrics, TwoClassesAreScikitLearns) {
 }
 
 TEST(Metrics, SeveralClassesAreScikitLearns) {
-  const json& f = fixture()["classes"];
-  const Literal logits = array(f["logits"]);
-  const std::vector<std::int64_t> truth = integers(f["truth"]);
-  expect_near(metrics::accuracy(logits, truth), f["accuracy"]);
-  for (std::int64_t k = 1; k <= 4; ++k)
-    expect_near(metrics::top_k_accuracy(logits, truth, k), f["top"][static_cast<std::size_t>(k - 1)]);
-  expect_near(metrics::f1(logits, truth, {.average = Average::macro}), f["f1_macro"]);
   using metrics::MultiClass;
-  expect_near(metrics::roc_auc(logits, truth), f["auc"]["macro"]);
-  expect_near(metrics::roc_auc(logits, truth, {.average = Average::weighted}), f["auc"]["weighted"]);
-  expect_near(metrics::roc_auc(logits, truth, {.average = Average::micro}), f["auc"]["micro"]);
-  expect_near(metrics::roc_auc(logits, truth, {.multi_class = MultiClass::ovo}), f["auc_ovo"]["macro"]);
-  expect_near(metrics::roc_auc(logits, truth, {MultiClass::ovo, Average::weighted}),
-              f["auc_ovo"]["weighted"]);
-  expect_near(metrics::average_precision(logits, truth), f["average_precision"]);
-  expect_near(metrics::log_loss(logits, truth), f["log_loss"]);
+  for (const bool from_logits : {true, false}) {
+    const json& f = fixture()[from_logits ? "logits" : "probabilities"];
+    const Literal scores = array(f["scores"]);
+    const std::vector<std::int64_t> truth = integers(f["truth"]);
+    const metrics::Options options{.from_logits = from_logits};
+    expect_near(metrics::accuracy(scores, truth, options), f["accuracy"]);
+    for (std::int64_t k = 1; k <= 4; ++k)
+      expect_near(metrics::top_k_accuracy(scores, truth, k, options),
+                  f["top"][static_cast<std::size_t>(k - 1)]);
+    expect_near(metrics::f1(scores, truth, {.average = Average::macro}), f["f1_macro"]);
+    for (const auto& [name, average] :
+         {std::pair("macro", Average::macro), std::pair("micro", Average::micro),
+          std::pair("weighted", Average::weighted)}) {
+      expect_near(metrics::roc_auc(scores, truth, {MultiClass::ovr, average, from_logits}), f["auc"][name],
+                  name);
+      if (average != Average::micro)
+        expect_near(metrics::roc_auc(scores, truth, {MultiClass::ovo, average, from_logits}),
+                    f["auc_ovo"][name], name);
+    }
+    expect_near(metrics::average_precision(scores, truth, options), f["average_precision"]);
+    expect_near(metrics::log_loss(scores, truth, options), f["log_loss"]);
+  }
 }
 
 TEST(Metrics, ErrorsOfNumbersAreScikitLearns) {
@@ -185,8 +192,8 @@ TEST(Metrics, ErrorsOfNumbersAreScikitLearns) {
 
 // In batches of uneven sizes, as a Trainer gives them.
 TEST(Metrics, BatchesGiveTheSameAsTheWhole) {
-  const json& f = fixture()["classes"];
-  const Tensor logits(array(f["logits"]));
+  const json& f = fixture()["logits"];
+  const Tensor logits(array(f["scores"]));
   const std::vector<double> labels = numbers(f["truth"]);
   const Tensor truth(Literal::of<double>({static_cast<std::int64_t>(labels.size())}, labels));
   const Tensor one_hot_truth = one_hot(truth.to(DType::i64), 4);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,16 +54,18 @@ class ParityDevice : public ModelDevice {
 
   // `run(inputs)` gives all outputs; they and the gradients by inputs and parameters are compared.
   template <class F>
-  void expect_parity(const nlohmann::json& wanted, const std::vector<Shape>& shapes, const Parameters& list,
-                     const F& run) {
-    ASSERT_TRUE(wanted.is_object()) << "not in the fixture: run the script in tests/parity";
+  void expect_parity(const std::string& file, const std::string& name, const std::vector<Shape>& shapes,
+                     const Parameters& list, const F& run) {
+    const nlohmann::json wanted = parity_fixture(file, name);
+    ASSERT_TRUE(wanted.is_object()) << name << " is not in " << file << ": run the script in tests/parity";
     std::vector<Variable> variables;
     for (std::size_t i = 0; i < shapes.size(); ++i)
       variables.emplace_back(number(wave(shapes[i], 0.3 + 0.2 * static_cast<double>(i))));
     std::vector<std::string> names = list.names();
     std::sort(names.begin(), names.end());
-    if (wanted.contains("parameters"))
-      EXPECT_EQ(names, wanted.at("parameters").get<std::vector<std::string>>());
+    if (wanted.contains("parameters")) {
+      EXPECT_EQ(names, wanted.at("parameters").get<std::vector<std::string>>()) << name;
+    }
     for (std::size_t i = 0; i < names.size(); ++i) {
       Variable v = list.at(names[i]);
       v.assign(number(wave(v.shape(), 0.1 * static_cast<double>(i), 0.5)));
@@ -79,18 +82,45 @@ class ParityDevice : public ModelDevice {
           return std::pair{total, outputs};
         },
         variables);
-    const double values = dtype() == DType::f64 ? 1e-10 : 2e-6, grads = dtype() == DType::f64 ? 1e-9 : 1e-5;
-    const std::vector<Tensor>& outputs = both.value.second;
-    ASSERT_EQ(outputs.size(), wanted.at("outputs").size());
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      expect_digest("output " + std::to_string(i), outputs[i], wanted.at("outputs")[i], values);
-    ASSERT_EQ(both.grads.size(), wanted.at("grads").size());
-    for (std::size_t i = 0; i < both.grads.size(); ++i)
-      expect_digest(i < shapes.size() ? "gradient by input " + std::to_string(i)
-                                      : "gradient by " + names[i - shapes.size()],
-                    both.grads[i], wanted.at("grads")[i], grads);
-    if (!outputs.empty()) expect_here(outputs[0]);
+    checks_.push_back({name, names, wanted, both.value.second, both.grads, shapes.size()});
   }
+
+  // All cases of a test are one run: a device that compiles does so once.
+  void TearDown() override {
+    std::vector<Tensor> all;
+    for (const Check& check : checks_) {
+      all.insert(all.end(), check.outputs.begin(), check.outputs.end());
+      all.insert(all.end(), check.grads.begin(), check.grads.end());
+    }
+    if (all.empty()) return;
+    evaluate(std::span<const Tensor>(all));
+    for (const Check& check : checks_) expect(check);
+  }
+
+ private:
+  struct Check {
+    std::string name;
+    std::vector<std::string> names;  // of parameters
+    nlohmann::json wanted;
+    std::vector<Tensor> outputs, grads;
+    std::size_t inputs;
+  };
+
+  void expect(const Check& check) const {
+    SCOPED_TRACE(check.name);
+    const double values = dtype() == DType::f64 ? 1e-10 : 2e-6, grads = dtype() == DType::f64 ? 1e-9 : 1e-5;
+    ASSERT_EQ(check.outputs.size(), check.wanted.at("outputs").size());
+    for (std::size_t i = 0; i < check.outputs.size(); ++i)
+      expect_digest("output " + std::to_string(i), check.outputs[i], check.wanted.at("outputs")[i], values);
+    ASSERT_EQ(check.grads.size(), check.wanted.at("grads").size());
+    for (std::size_t i = 0; i < check.grads.size(); ++i)
+      expect_digest(i < check.inputs ? "gradient by input " + std::to_string(i)
+                                     : "gradient by " + check.names[i - check.inputs],
+                    check.grads[i], check.wanted.at("grads")[i], grads);
+    expect_here(check.outputs[0]);
+  }
+
+  std::vector<Check> checks_;
 };
 
 inline auto parity_devices() { return testing::Values("reference", "cpu", "cuda:0"); }

@@ -162,11 +162,25 @@ TEST_F(SavedModelTest, AModelThatCalculatesWithItsBatchSizeTakesThatOneOnlyAndSa
   EXPECT_EQ(load(file()).inputs()[0].type.to_string(), "f32[4,2]");
 }
 
+struct Centred {
+  Tensor forward(const Tensor& x) const { return x - mean(x, {0}, Flag(true)); }
+};
+
+TEST_F(SavedModelTest, AMeanOverTheBatchFollowsItsSize) {
+  save(file(), Centred{}, {Shape{4, 1}});
+  const SavedModel m = load(file());
+  EXPECT_EQ(m.inputs()[0].type.to_string(), "f32[N,1]");
+  EXPECT_EQ(m(Tensor(Literal::of<float>({2, 1}, {1, 3}))).to_vector<float>(), (std::vector<float>{-1, 1}));
+  EXPECT_EQ(m(Tensor(Literal::of<float>({4, 1}, {1, 3, 5, 7}))).to_vector<float>(),
+            (std::vector<float>{-3, -1, 1, 3}));
+}
+
 TEST_F(SavedModelTest, SymbolsOfTheCallersOwnAreTaken) {
   save(file(), nn::Linear(2, 3), {{DType::f32, {Dim::symbol("B"), Dim::symbol("T"), 2}}});
   const SavedModel m = load(file());
   EXPECT_EQ(m(waves({2, 5, 2})).shape(), (Shape{2, 5, 3}));
   EXPECT_EQ(m(waves({1, 3, 2})).shape(), (Shape{1, 3, 3}));
+  error_of(ErrorKind::kShape, [&] { save(file(), Counting{}, {Shape{Dim::symbol("B"), 1}}); });
 }
 
 struct Tied {

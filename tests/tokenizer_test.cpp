@@ -116,7 +116,7 @@ TEST_F(TokenizerFiles, BrokenFilesAreTypedErrors) {
             std::string::npos);
   Tokenizer::train("the the the", 260).save(folder_);
   const auto message = [&] { return error_of(ErrorKind::kParse, [&] { Tokenizer::gpt2(folder_); }); };
-  write("vocab.bpe", "#version: 0.2\nt h\nq q\n");
+  write("vocab.bpe", "#version: 0.2\n\nq q\n");
   EXPECT_NE(message().find("vocab.bpe:3"), std::string::npos);
   write("vocab.bpe", "#version: 0.2\nth\n");
   EXPECT_NE(message().find("two pieces"), std::string::npos);

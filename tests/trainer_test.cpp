@@ -212,20 +212,23 @@ TEST_F(TrainerTest, CallbacksSeeStopAndSchedule) {
   EXPECT_EQ(train::History::read_csv(folder.path() / "log.csv")["loss"], result["loss"]);
 }
 
-// Learns for two epochs, then a rate that is far too large spoils it.
+// Learns for two epochs; then its weights are turned round after every launch.
 TEST_F(TrainerTest, EarlyStoppingBringsTheBestWeightsBack) {
   Net net = seeded_net();
   Trainer trainer(net, optim::SGD(net, {.lr = 0.1}));
   std::vector<std::vector<float>> after;
-  const train::FitResult result = trainer.fit(
-      source,
-      {.epochs = 20,
-       .batch = 10,
-       .validation = source,
-       .verbose = 0,
-       .callbacks = {train::schedule([](std::int64_t epoch, double) { return epoch <= 2 ? 0.1 : 500.0; }),
-                     train::on_epoch_end([&](train::Run&) { after.push_back(flat(parameters(net))); }),
-                     train::early_stopping({.patience = 2, .restore_best = true})}});
+  const auto spoil = [&](train::Run& run) {
+    if (run.epoch() > 2) net.fc2.weight.assign(Tensor(net.fc2.weight) * -9);
+  };
+  const train::FitResult result =
+      trainer.fit(source, {.epochs = 20,
+                           .batch = 50,
+                           .validation = source,
+                           .verbose = 0,
+                           .callbacks = {train::on_steps_end(spoil), train::on_epoch_end([&](train::Run&) {
+                                           after.push_back(flat(parameters(net)));
+                                         }),
+                                         train::early_stopping({.patience = 2, .restore_best = true})}});
   EXPECT_EQ(result.epochs(), 4u);
   EXPECT_NE(result.stopped.find("val_loss"), std::string::npos) << result.stopped;
   EXPECT_EQ(flat(parameters(net)), after[1]);
@@ -381,9 +384,12 @@ TEST_F(TrainerTest, CheckpointsOfOtherSettingsAreRefused) {
   Net net = seeded_net();
   Trainer trainer(net, optim::Adam(net));
   trainer.fit(source, {.epochs = 1, .batch = 8, .verbose = 0, .checkpoints = {.folder = folder.path()}});
-  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] {
-    trainer.fit(source, {.batch = 10, .verbose = 0, .checkpoints = {.folder = folder.path()}}); },
-      ErrorKind::kInvalidArgument, "other settings");
+  EXPECT_NE(
+      error_of(
+          ErrorKind::kInvalidArgument,
+          [&] { trainer.fit(source, {.batch = 10, .verbose = 0, .checkpoints = {.folder = folder.path()}}); })
+          .find("other settings"),
+      std::string::npos);
 }
 
 TEST_F(TrainerTest, CtrlCEndsAfterTheLaunchWithACheckpoint) {
@@ -429,8 +435,7 @@ TEST_F(TrainerTest, ASavedModelPredictsTheSame) {
 
 TEST_F(TrainerTest, WrongOptionsSayWhatTheyMean) {
   Net net = seeded_net();
-  test::expect_error([&] {
-    Trainer(net, "adm"); }).find("adam"), std::string::npos);
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { Trainer(net, "adm"); }).find("adam"), std::string::npos);
   EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { Trainer(net, "adam", {.loss = "cros_entropy"}); })
                 .find("cross_entropy"),
             std::string::npos);

@@ -21,6 +21,8 @@
 #include "data/counter_hash.h"
 #include "error_check.h"
 #include "io/crc32.h"
+#include "scratch_folder.h"
+#include "systole/io/safetensors.h"
 #include "systole/nn.h"
 #include "systole/optim.h"
 #include "systole/tensor.h"
@@ -114,6 +116,16 @@ TEST(ZooParity, ResNetsLoadTorchvisionsState) {
       "resnet50_v1",
       zoo::make("resnet50", {.classes = 10, .options = {{"width", 4}, {"version", "v1"}, {"small", false}}}),
       images({2, 64, 64, 3}));
+}
+using ZooFiles = ScratchFolder;
+TEST_F(ZooFiles, ATorchvisionSafetensorsFileLoads) {
+  const nlohmann::ordered_json wanted = fixture("resnet18");
+  io::save_safetensors(folder_ / "resnet18.safetensors", state_of(wanted));
+  AnyModule net = models::ResNet::of(18, {.stem = 4, .classes = 10});
+  nn::cast(net, DType::f64);
+  nn::eval(net);
+  load_state_dict(net, io::load_safetensors(folder_ / "resnet18.safetensors"));
+  expect_output(net(images({2, 64, 64, 3})), wanted);
 }
 TEST(ZooParity, Lstm) {
   expect_parity("lstm",

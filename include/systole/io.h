@@ -16,6 +16,7 @@
 #include "systole/base/literal.h"
 #include "systole/io/named_array.h"
 #include "systole/io/safetensors.h"
+#include "systole/io/tokenizer.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole::io {

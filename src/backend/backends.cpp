@@ -14,8 +14,8 @@ namespace systole::runtime {
 
 void register_builtin_backends() {
   register_backend("cuda", 50, cuda::make_backend);
-  register_backend("reference", 100, make_reference_backend);
-  register_backend("cpu", 150, cpu::make_backend);
+  register_backend("cpu", 100, cpu::make_backend);
+  register_backend("reference", 150, make_reference_backend);
   register_backend("opencl", 300, opencl::make_backend);
 #ifdef SYSTOLE_HAVE_PJRT
   pjrt::register_backends();  // one per plugin found

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/bench/end_to_end.h"
 #include "cli/bench/measurement.h"
 #include "cli/bench/peer.h"
 #include "cli/bench/prepared.h"
@@ -41,7 +42,7 @@ constexpr int kFewestPairs = 7;
 
 struct Options {
   std::vector<std::string> names;
-  std::string device = "auto", dtype, mode, hold, pairs;
+  std::string device = "auto", dtype, mode, hold, pairs, mnist;
   std::int64_t batch = 0;
   bool quick = false, json = false, roofline = false;
   double seconds = 0, ready_limit = 600, window_limit = 600;
@@ -79,7 +80,7 @@ std::vector<Workload> chosen_workloads(const Options& options) {
   for (const std::string& name : options.names)
     if (std::none_of(all.begin(), all.end(), [&](const Workload& work) { return is_named(work, {name}); }))
       throw UsageError(
-          fmt::format("there is no workload {}; they are T1 to T6, I1 to I3 and K1 to K5", name));
+          fmt::format("there is no workload {}; they are T1 to T6, I1 to I3, K1 to K5 and E1", name));
   for (Workload& work : all) {
     if (!options.names.empty() && !is_named(work, options.names)) continue;
     const bool again = !chosen.empty() && chosen.back().name == work.name;
@@ -203,7 +204,48 @@ void put_row(const Json& line) {
 
 bool wants_json(const Options& options) { return options.json || ::isatty(STDOUT_FILENO) == 0; }
 
-int measure_all(const Options& options) {
+// E1, when it is named, or when everything is and there is data for it.
+bool wants_end_to_end(const Options& options) {
+  if (options.names.empty()) return !options.mnist.empty();
+  return std::any_of(options.names.begin(), options.names.end(), [](const std::string& name) {
+    return name == bench::kEndToEnd || name == bench::kEndToEnd.substr(0, 1);
+  });
+}
+
+void measure_end_to_end(const Options& options) {
+  if (options.mnist.empty()) throw UsageError("E1 needs --mnist DIR, the folder of MNIST's four IDX files");
+  const std::int64_t batch = options.batch > 0 ? options.batch : bench::kEndToEndBatch;
+  const bool tf32 = on_accelerator() && options.dtype != "fp32";
+  const bench::ForeignLoad load;
+  const bench::EndToEnd result =
+      bench::run_end_to_end(options.mnist, batch, tf32 ? runtime::Math::tf32 : runtime::Math::f32);
+  const std::optional<double> foreign = load.percent();
+  std::vector<double> later(result.epochs.begin() + 1, result.epochs.end());
+  const auto [low, high] = std::minmax_element(later.begin(), later.end());
+  const double median = bench::median(result.epochs);
+  Json line = {{"workload", bench::kEndToEnd},    {"model", "mlp"},
+               {"framework", "systole"},          {"mode", "trainer"},
+               {"dtype", tf32 ? "tf32" : "fp32"}, {"batch", batch},
+               {"metric", "s_per_epoch"},         {"value", bench::rounded(median, 4)}};
+  Json& extra = line["extra"];
+  extra["test_accuracy"] = bench::rounded(result.test_accuracy, 4);
+  extra["test_images"] = result.test_images;
+  for (const double seconds : result.epochs) extra["epochs_s"].push_back(bench::rounded(seconds, 4));
+  extra["spread_pct"] = std::round(1000 * (*high - *low) / median) / 10;
+  if (foreign && !on_accelerator()) extra["foreign_cpu_pct"] = std::round(10 * *foreign) / 10;
+  extra["device"] = current_device().to_string();
+  extra["version"] = SYSTOLE_VERSION;
+  wants_json(options) ? put_line(line) : put_row(line);
+}
+
+int measure_all(Options options) {
+  if (wants_end_to_end(options)) {
+    const bool named = !options.names.empty();
+    measure_end_to_end(options);
+    std::erase_if(options.names,
+                  [](const std::string& name) { return name == bench::kEndToEnd || name == "E"; });
+    if (named && options.names.empty()) return 0;
+  }
   for (const Task& task : tasks(options)) {
     const Json line = Runner(task, options).window();
     wants_json(options) ? put_line(line) : put_row(line);
@@ -328,7 +370,7 @@ Action add_bench(CLI::App& app) {
   modes.description("");
   app.add_option(
          "WORKLOAD", options->names,
-         "T1 to T6, I1 to I3, K1 to K5, or a letter for all of\nits kind; everything when none is named")
+         "T1 to T6, I1 to I3, K1 to K5, E1, or a letter for all\nof its kind; everything when none is named")
       ->type_name("");
   app.add_option("--device", options->device, "reference, cpu, cuda:0, …; auto is the best there is")
       ->type_name("NAME");
@@ -345,6 +387,7 @@ Action add_bench(CLI::App& app) {
                  "compile: a launch per step; compile+many: a launch\nfor 50 steps of training")
       ->type_name("NAME")
       ->check(modes);
+  app.add_option("--mnist", options->mnist, "folder of MNIST's four IDX files, for E1")->type_name("DIR");
   app.add_flag("--quick", options->quick, "three short repetitions instead of five of a second");
   app.add_option("--seconds", options->seconds, "length of one repetition")->type_name("S")->check(positive);
   app.add_flag("--json", options->json, "a JSON line per result on a terminal too");
@@ -371,7 +414,7 @@ Action add_bench(CLI::App& app) {
   app.footer(R"(Training: T1 MLP 784-128-10, T2 and T3 convolutional networks on 32×32 images,
 T4 ResNet-50, T5 LSTM, T6 GPT-2. Forwards: I1 MLP, I2 ResNet-50, I3 LSTM. Kernels:
 K1 vector addition, K2 matrix product, K3 gelu(x·a + b)·c, K4 softmax and K5 layer
-norm of rows. Weights and data come from a counter hash, so the first losses (loss3)
+norm of rows. E1 the MLP on MNIST, seconds an epoch. Weights and data come from a counter hash, so the first losses (loss3)
 and results (checksum, the mean magnitude) can be compared with other frameworks'.
 
 Examples:

@@ -163,16 +163,20 @@ bool fetch(const std::string& address, const fs::path& target, const Download& w
                       part.string(),
                       "--url",
                       address});
-    if (ended.code == 0) break;
+    // A part that is longer than the file, or of another version of it, ends as a wrong file or is refused.
     const bool cannot_continue =
-        before != 0 && (ended.code == kRefused || ended.code == kNoRanges || ended.code == kBadRange);
+        before != 0 &&
+        (ended.code == 0 ? !is_right(part, wanted)
+                         : ended.code == kRefused || ended.code == kNoRanges || ended.code == kBadRange);
+    if (ended.code == 0 && !cannot_continue) break;
     if (cannot_continue && !afresh) {
       report("what was there cannot be continued; starting again");
       remove_file(part);
       afresh = true;
       continue;
     }
-    if (ended.code == kRefused) break;  // the server answered: asking again changes nothing
+    if (ended.code == 0 || ended.code == kRefused)
+      break;  // the server answered: asking again changes nothing
     attempt = size_of_file(part) > before ? 0 : attempt + 1;
     report(fmt::format("{}", ended.said));
   }

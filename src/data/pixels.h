@@ -21,10 +21,16 @@ struct Picture {
 
 template <class T>
 T pixel_of(float value) {
+  constexpr float kWhole = 0x1.8p23f;  // beside it a float has no fraction: adding rounds, half to even
   if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(std::nearbyintf(std::clamp(value, 0.0f, 255.0f)));
+    return static_cast<T>((std::clamp(value, 0.0f, 255.0f) + kWhole) - kWhole);
   else
     return static_cast<T>(value);
+}
+
+template <class T>
+void copy_picture(Picture<const T> in, Picture<T> out) {
+  std::memcpy(out.data, in.data, static_cast<std::size_t>(in.height * in.width * in.channels) * sizeof(T));
 }
 
 template <class T>
@@ -56,6 +62,12 @@ void crop_picture(Picture<const T> in, Picture<T> out, std::int64_t top, std::in
   }
 }
 
+// std::floor, which is a call where the processor's own is not assumed.
+inline std::int64_t whole_below(float value) {
+  const std::int64_t whole = static_cast<std::int64_t>(value);
+  return static_cast<float>(whole) > value ? whole - 1 : whole;
+}
+
 template <class T>
 void rotate_picture(Picture<const T> in, Picture<T> out, float cosine, float sine, float fill) {
   const float middle_x = static_cast<float>(in.width - 1) / 2,
@@ -64,19 +76,25 @@ void rotate_picture(Picture<const T> in, Picture<T> out, float cosine, float sin
     for (std::int64_t x = 0; x < in.width; ++x) {
       const float dx = static_cast<float>(x) - middle_x, dy = static_cast<float>(y) - middle_y;
       const float from_x = cosine * dx - sine * dy + middle_x, from_y = sine * dx + cosine * dy + middle_y;
-      const float x0 = std::floor(from_x), y0 = std::floor(from_y);
-      const float wx = from_x - x0, wy = from_y - y0;
-      const std::int64_t ix = static_cast<std::int64_t>(x0), iy = static_cast<std::int64_t>(y0);
+      const std::int64_t ix = whole_below(from_x), iy = whole_below(from_y);
+      const float wx = from_x - static_cast<float>(ix), wy = from_y - static_cast<float>(iy);
       T* const to = out.at(y, x);
-      for (std::int64_t c = 0; c < in.channels; ++c) {
-        const auto corner = [&](std::int64_t v, std::int64_t u) {
+      const auto blend = [&](auto&& corner) {
+        for (std::int64_t c = 0; c < in.channels; ++c) {
+          const float upper = corner(iy, ix, c) * (1 - wx) + corner(iy, ix + 1, c) * wx;
+          const float lower = corner(iy + 1, ix, c) * (1 - wx) + corner(iy + 1, ix + 1, c) * wx;
+          to[c] = pixel_of<T>(upper * (1 - wy) + lower * wy);
+        }
+      };
+      if (ix >= 0 && iy >= 0 && ix + 1 < in.width && iy + 1 < in.height)
+        blend([&](std::int64_t v, std::int64_t u, std::int64_t c) {
+          return static_cast<float>(in.at(v, u)[c]);
+        });
+      else
+        blend([&](std::int64_t v, std::int64_t u, std::int64_t c) {
           const bool inside = v >= 0 && v < in.height && u >= 0 && u < in.width;
           return inside ? static_cast<float>(in.at(v, u)[c]) : fill;
-        };
-        const float upper = corner(iy, ix) * (1 - wx) + corner(iy, ix + 1) * wx;
-        const float lower = corner(iy + 1, ix) * (1 - wx) + corner(iy + 1, ix + 1) * wx;
-        to[c] = pixel_of<T>(upper * (1 - wy) + lower * wy);
-      }
+        });
     }
 }
 

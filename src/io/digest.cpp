@@ -113,8 +113,20 @@ struct Md5 {
   static constexpr bool kBigEndian = false;
   std::array<std::uint32_t, 4> state{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476};
 
+  static const std::array<std::uint32_t, 64>& constants() {
+    static const std::array<std::uint32_t, 64> made = [] {
+      std::array<std::uint32_t, 64> k{};
+      for (std::size_t i = 0; i < k.size(); ++i)
+        k[i] =
+            static_cast<std::uint32_t>(std::abs(std::sin(static_cast<long double>(i + 1))) * 4294967296.0L);
+      return k;
+    }();
+    return made;
+  }
+
   void take(const std::array<std::uint32_t, 16>& words) {
     static constexpr int kTurns[4][4] = {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
+    const std::array<std::uint32_t, 64>& k = constants();
     auto [a, b, c, d] = state;
     for (std::uint32_t i = 0; i < 64; ++i) {
       const std::uint32_t round = i / 16;
@@ -127,9 +139,7 @@ struct Md5 {
                                    : round == 2 ? 3 * i + 5
                                                 : 7 * i) %
                                   16;
-      const std::uint32_t constant = static_cast<std::uint32_t>(
-          std::floor(std::abs(std::sin(static_cast<long double>(i + 1))) * 4294967296.0L));
-      const std::uint32_t sum = a + mixed + constant + words[place];
+      const std::uint32_t sum = a + mixed + k[i] + words[place];
       a = d, d = c, c = b;
       b += std::rotl(sum, kTurns[round][i % 4]);
     }

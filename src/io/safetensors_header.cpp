@@ -138,6 +138,9 @@ class HeaderReader {
         in_.fail(at, fmt::format("an axis of array \"{}\" is too long", entry.name), "at most 2^63 - 1",
                  std::to_string(dim));
       ++entry.rank;
+      if (++axes_ > kMaxSafetensorsAxes)
+        in_.fail(at, "too many axes in all", fmt::format("at most {}", kMaxSafetensorsAxes), {},
+                 ErrorKind::kLimit);
     }
   }
 
@@ -152,6 +155,7 @@ class HeaderReader {
   }
 
   Shard& shard_;
+  std::size_t axes_ = 0;
   JsonReader in_;
 };
 

@@ -53,7 +53,14 @@ Layout layout_of(const std::string& file, std::span<const NamedArray> arrays, co
     refuse(ErrorKind::kLimit, "too many arrays", fmt::format("at most {}", kMaxSafetensorsArrays),
            std::to_string(arrays.size()));
   std::vector<std::string_view> names;
-  for (const NamedArray& array : arrays) names.push_back(array.name);
+  std::size_t axes = 0;
+  for (const NamedArray& array : arrays) {
+    names.push_back(array.name);
+    axes += array.value.shape().size();
+  }
+  if (axes > kMaxSafetensorsAxes)
+    refuse(ErrorKind::kLimit, "too many axes in all", fmt::format("at most {}", kMaxSafetensorsAxes),
+           std::to_string(axes));
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
     refuse(ErrorKind::kInvalidArgument, fmt::format("the name \"{}\" stands twice", *twice));

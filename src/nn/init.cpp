@@ -120,34 +120,42 @@ double dot(const double* a, const double* b, std::size_t length) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-// Makes the rows orthonormal, by Gram and Schmidt: each is scaled and taken out of those after it. All of it
-// twice, since the first time leaves what rounding left. Random rows are as good as never dependent; one that
-// is becomes zeros.
+void take_out(const double* unit, double* row, std::size_t length) {
+  const double along = dot(unit, row, length);
+  for (std::size_t k = 0; k < length; ++k) row[k] -= along * unit[k];
+}
+
+// Makes the rows orthonormal, by Gram and Schmidt: what a row has of those before it is taken out, twice,
+// since the first time leaves what rounding left. Blocks of rows share a walk over the rows before them,
+// which is what takes the time. Random rows are as good as never dependent; one that is becomes zeros.
 void orthonormalize(std::vector<double>& rows, std::size_t count, std::size_t length) {
+  constexpr std::size_t kBlock = 16;
   struct Work {
     double* rows;
     std::size_t done, length;
   };
-  for (int round = 0; round < 2; ++round)
-    for (std::size_t i = 0; i < count; ++i) {
-      double* row = &rows[i * length];
-      const double size = std::sqrt(dot(row, row, length));
-      for (std::size_t k = 0; k < length; ++k) row[k] = size > 0 ? row[k] / size : 0;
-      const Work work{rows.data(), i, length};
-      const std::size_t left = count - i - 1;
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t block = std::min(kBlock, count - begin);
+    const Work work{rows.data(), begin, length};
+    for (int round = 0; round < 2; ++round) {
       parallel_for(
-          static_cast<std::int64_t>(left), left * length > 65536 ? thread_count() : 1,
-          [](const void* context, std::int64_t begin, std::int64_t end) {
+          static_cast<std::int64_t>(block), begin * length > 65536 ? thread_count() : 1,
+          [](const void* context, std::int64_t from, std::int64_t to) {
             const Work& w = *static_cast<const Work*>(context);
-            const double* unit = w.rows + w.done * w.length;
-            for (std::int64_t j = begin; j < end; ++j) {
-              double* other = w.rows + (w.done + 1 + static_cast<std::size_t>(j)) * w.length;
-              const double along = dot(unit, other, w.length);
-              for (std::size_t k = 0; k < w.length; ++k) other[k] -= along * unit[k];
-            }
+            for (std::size_t j = 0; j < w.done; ++j)
+              for (std::int64_t i = from; i < to; ++i)
+                take_out(w.rows + j * w.length, w.rows + (w.done + static_cast<std::size_t>(i)) * w.length,
+                         w.length);
           },
           &work);
+      for (std::size_t i = begin; i < begin + block; ++i) {
+        double* row = &rows[i * length];
+        for (std::size_t j = begin; j < i; ++j) take_out(&rows[j * length], row, length);
+        const double size = std::sqrt(dot(row, row, length));
+        for (std::size_t k = 0; k < length; ++k) row[k] = size > 0 ? row[k] / size : 0;
+      }
     }
+  }
 }
 
 void check_rank(const char* where, const Variable& variable, bool fits, const char* wanted) {

@@ -4,19 +4,13 @@
 
 #include "systole/nn/layers_model.h"
 
-#include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <functional>
-#include <optional>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "nn/last_output.h"
+#include "nn/layer_line.h"
 #include "nn/named.h"
 #include "nn/words.h"
-#include "systole/nn/activations.h"
 #include "systole/nn/convolution.h"
 #include "systole/nn/layers.h"
 #include "systole/nn/normalization.h"
@@ -36,7 +30,7 @@ namespace {
 
 // An activation as a line of its own.
 struct Activation {
-  std::function<Tensor(const Tensor&)> function;
+  ActivationFunction function;
   Tensor forward(const Tensor& x) const { return observed(*this, function(x)); }
   template <class V>
   static void visit(Activation&, V&&) {}
@@ -45,7 +39,7 @@ struct Activation {
 // A layer and the activation at the end of its line; only the layer is seen from outside.
 struct Activated {
   AnyModule layer;
-  std::function<Tensor(const Tensor&)> function;
+  ActivationFunction function;
   Tensor forward(const Tensor& x) const { return function(layer(x)); }
   void walk(const std::string& path, int depth, Inventory& out) { layer.walk(path, depth, out); }
 };
@@ -76,137 +70,10 @@ struct Recurrent {
   void walk(const std::string& path, int depth, Inventory& out) { detail::walk(layer, path, depth, out); }
 };
 
-std::string without_bars(std::string_view word) {
-  std::string plain;
-  for (const char c : word)
-    if (c != '_') plain += c;
-  return plain;
+AnyModule finished(const Line& line, AnyModule layer) {
+  if (!line.activation()) return layer;
+  return Activated{std::move(layer), line.activation()};
 }
-
-std::optional<std::function<Tensor(const Tensor&)>> find_activation(std::string_view word) {
-  for (const std::string& name : activation_names())
-    if (without_bars(name) == without_bars(word)) return activation(name);
-  return std::nullopt;
-}
-
-// One line and the shape that comes in.
-class Line {
- public:
-  Line(std::size_t number, std::string_view text, Shape shape)
-      : where_(fmt::format("layer {} \"{}\" on {}", number, text, shape.to_string())),
-        shape_(std::move(shape)) {
-    std::size_t at = 0;
-    while ((at = text.find_first_not_of(" \t,", at)) != std::string_view::npos) {
-      const std::size_t end = std::min(text.find_first_of(" \t,", at), text.size());
-      std::string word(text.substr(at, end - at));
-      for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      words_.push_back(std::move(word));
-      at = end;
-    }
-  }
-
-  const std::string& where() const { return where_; }
-  const Shape& shape() const { return shape_; }
-  std::int64_t channels() const { return shape_[shape_.size() - 1].value(); }
-  bool done() const { return at_ == words_.size(); }
-  const std::string& peek() const { return words_[at_]; }
-  std::string word(std::string_view what) {
-    if (done()) fail("the line ends too early", what, "nothing");
-    return words_[at_++];
-  }
-
-  [[noreturn]] void fail(std::string_view message, std::string_view expected, std::string_view got,
-                         ErrorKind kind = ErrorKind::kInvalidArgument) const {
-    throw Error(kind, where_, std::string(message), std::string(expected), std::string(got));
-  }
-  // The shape must have so many axes.
-  void axes(int least, int most, std::string_view expected) const {
-    if (shape_.rank() < least || shape_.rank() > most)
-      fail("the shape that comes in", expected, shape_.to_string(), ErrorKind::kShape);
-  }
-
-  template <class T>
-  std::optional<T> number_in(std::string_view text) const {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-  }
-  std::int64_t integer(std::string_view what, std::int64_t least = 1) {
-    const std::string text = word(what);
-    const std::optional<std::int64_t> value = number_in<std::int64_t>(text);
-    if (!value || *value < least) fail(what, fmt::format("a whole number of at least {}", least), text);
-    return *value;
-  }
-  double probability(std::string_view what) {
-    const std::string text = word(what);
-    const std::optional<double> value = number_in<double>(text);
-    if (!value || !(*value >= 0 && *value < 1)) fail(what, "a number from 0 to less than 1", text);
-    return *value;
-  }
-  // "3" or "3x5", of at most as many axes as there are.
-  PerAxis window(std::string_view what, int axes, std::int64_t least = 1) {
-    const std::string text = word(what);
-    Ints values;
-    for (std::size_t at = 0; at <= text.size();) {
-      const std::size_t end = std::min(text.find('x', at), text.size());
-      const std::optional<std::int64_t> value =
-          number_in<std::int64_t>(std::string_view(text).substr(at, end - at));
-      if (!value || *value < least) fail(what, "a size such as 3 or 3x3", text);
-      values.push_back(*value);
-      at = end + 1;
-    }
-    if (values.size() > 1 && static_cast<int>(values.size()) != axes)
-      fail(what, axes == 1 ? "one size, for a sequence" : "one or two sizes, for an image", text);
-    return PerAxis(values);
-  }
-  Padding padding(int axes) {
-    if (!done() && (peek() == "same" || peek() == "valid")) return Padding(std::string_view(word("")));
-    if (!done() && !number_in<std::int64_t>(peek().substr(0, 1)))
-      unknown_word(where_, "padding", peek(), kPaddings);
-    const PerAxis both = window("the padding", axes, 0);
-    return Padding(both, both);
-  }
-
-  // The words that may follow in any order; the last may be an activation.
-  struct Word {
-    std::string_view name;
-    std::function<void()> read;
-  };
-  void options(std::vector<Word> known, bool activated = false) {
-    while (!done()) {
-      const std::string next = word("");
-      const auto same = [&](const Word& w) { return w.name == next; };
-      if (const auto at = std::find_if(known.begin(), known.end(), same); at != known.end()) {
-        at->read();
-        continue;
-      }
-      if (activated && done())
-        if (auto function = find_activation(next)) {
-          activation_ = std::move(*function);
-          return;
-        }
-      std::vector<std::string> names;
-      for (const Word& w : known) names.emplace_back(w.name);
-      if (activated)
-        for (const std::string& name : activation_names()) names.push_back(without_bars(name));
-      unknown_word(where_, "word", next, names);
-    }
-  }
-  AnyModule finished(AnyModule layer) {
-    if (!activation_) return layer;
-    return Activated{std::move(layer), std::move(activation_)};
-  }
-
- private:
-  static constexpr std::string_view kPaddings[] = {"same", "valid"};
-
-  std::string where_;
-  Shape shape_;
-  std::vector<std::string> words_;
-  std::size_t at_ = 0;
-  std::function<Tensor(const Tensor&)> activation_;
-};
 
 // Of an image 2, of a sequence 1.
 int spatial_axes(const Line& line) {
@@ -224,8 +91,8 @@ AnyModule conv(Line& line) {
                 {"groups", [&] { options.groups = line.integer("the number of groups"); }},
                 {"nobias", [&] { options.bias = false; }}},
                true);
-  if (axes == 1) return line.finished(Conv1d(line.channels(), out, options));
-  return line.finished(Conv2d(line.channels(), out, options));
+  if (axes == 1) return finished(line, Conv1d(line.channels(), out, options));
+  return finished(line, Conv2d(line.channels(), out, options));
 }
 
 AnyModule depthwise(Line& line) {
@@ -237,7 +104,7 @@ AnyModule depthwise(Line& line) {
                 {"dilation", [&] { options.dilation = line.window("the dilation", 2); }},
                 {"nobias", [&] { options.bias = false; }}},
                true);
-  return line.finished(DepthwiseConv2d(line.channels(), options));
+  return finished(line, DepthwiseConv2d(line.channels(), options));
 }
 
 AnyModule convtranspose(Line& line) {
@@ -251,8 +118,8 @@ AnyModule convtranspose(Line& line) {
                 {"groups", [&] { options.groups = line.integer("the number of groups"); }},
                 {"nobias", [&] { options.bias = false; }}},
                true);
-  if (axes == 1) return line.finished(ConvTranspose1d(line.channels(), out, options));
-  return line.finished(ConvTranspose2d(line.channels(), out, options));
+  if (axes == 1) return finished(line, ConvTranspose1d(line.channels(), out, options));
+  return finished(line, ConvTranspose2d(line.channels(), out, options));
 }
 
 template <class Image, class Sequence>
@@ -288,21 +155,21 @@ AnyModule dense(Line& line) {
   const std::int64_t out = line.integer("the number of outputs");
   LinearOptions options;
   line.options({{"nobias", [&] { options.bias = false; }}}, true);
-  return line.finished(Linear(line.channels(), out, options));
+  return finished(line, Linear(line.channels(), out, options));
 }
 
 template <class Norm>
 AnyModule norm(Line& line) {
   line.axes(1, kMaxRank, "[…, channels]");
   line.options({}, true);
-  return line.finished(Norm(line.channels()));
+  return finished(line, Norm(line.channels()));
 }
 
 AnyModule groupnorm(Line& line) {
   line.axes(1, kMaxRank, "[…, channels]");
   const std::int64_t groups = line.integer("the number of groups");
   line.options({}, true);
-  return line.finished(GroupNorm(groups, line.channels()));
+  return finished(line, GroupNorm(groups, line.channels()));
 }
 
 AnyModule dropout_layer(Line& line) {
@@ -374,7 +241,7 @@ AnyModule make_layer(Line& line) {
   }
   std::vector<std::string> names;
   for (const Keyword& known : kKeywords) names.emplace_back(known.name);
-  for (const std::string& name : activation_names()) names.push_back(without_bars(name));
+  for (std::string& word : activation_words()) names.push_back(std::move(word));
   unknown_word(line.where(), "layer", keyword, names);
 }
 
@@ -410,6 +277,8 @@ Shape output_of(AnyModule& layer, const Shape& input) {
   nn::train(layer);
   Shape output;
   for (std::size_t i = 1; i < y.shape().size(); ++i) output.push_back(y.shape()[i]);
+  if (output.count() == 0)
+    throw Error(ErrorKind::kShape, "output", "nothing is left", "sizes of 1 or more", output.to_string());
   return output;
 }
 

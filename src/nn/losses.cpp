@@ -87,7 +87,9 @@ Tensor of_labels(std::string_view where, const Tensor& log_p, const Tensor& labe
     terms = (1 - options.label_smoothing) * terms - spread * sum(all, -1);
   }
   if (options.ignore_index) {
-    const Tensor counted = labels != recording::scalar(*options.ignore_index, labels.dtype(), false);
+    // Small and unsigned integers do not have every number that is ignored.
+    const DType wide = size_of(labels.dtype()) > 4 ? DType::i64 : DType::i32;
+    const Tensor counted = labels.to(wide) != recording::scalar(*options.ignore_index, wide, false);
     terms = systole::where(counted, terms, zero);
     counts = systole::where(counted, counts, zero);
   }
@@ -192,6 +194,12 @@ Tensor smoothed(std::string_view where, const Tensor& target, double share) {
   return share > 0 ? target * (1 - share) + 0.5 * share : target;
 }
 
+void check_broadcast(std::string_view where, const Tensor& terms, const Tensor& output) {
+  if (terms.shape() != output.shape())
+    throw Error(ErrorKind::kShape, std::string(where), "the weights make the terms larger",
+                "what broadcasts to " + output.type().to_string(), terms.type().to_string());
+}
+
 }  // namespace
 
 Tensor bce_with_logits(const Tensor& logits, const Tensor& target, const BceLogitsOptions& options) {
@@ -202,9 +210,7 @@ Tensor bce_with_logits(const Tensor& logits, const Tensor& target, const BceLogi
   if (options.pos_weight.defined()) tail = tail * (1 + (beside(logits, options.pos_weight) - 1) * t);
   Tensor terms = (1 - t) * logits + tail;
   if (options.weight.defined()) terms = terms * beside(logits, options.weight);
-  if (terms.shape() != logits.shape())
-    throw Error(ErrorKind::kShape, std::string(kWhere), "the weights",
-                "what broadcasts to " + logits.type().to_string(), terms.type().to_string());
+  check_broadcast(kWhere, terms, logits);
   return reduced(terms, options.reduction);
 }
 
@@ -217,6 +223,7 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target, c
   const Tensor nan = recording::constant_like(p, std::numeric_limits<double>::quiet_NaN());
   Tensor terms = where(p < 0 || p > 1, nan, -(t * log(kept) + (1 - t) * log1p(-kept)));
   if (options.weight.defined()) terms = terms * beside(p, options.weight);
+  check_broadcast(kWhere, terms, p);
   return reduced(terms, options.reduction);
 }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "ops/common.h"
 #include "optim/adam_step.h"
 #include "optim/common.h"
 #include "systole/tensor/linalg.h"
@@ -21,9 +20,14 @@ Tensor orthogonalised(Tensor x, const MuonOptions& o) {
   if (is_tall) x = x.transpose();
   const Tensor length = norm(x);
   x = x / (o.flavour == Flavour::keras ? length + o.eps : max(length, o.eps));
+  const auto product = [&](const Tensor& a, const Tensor& b) {
+    if (!o.ns_dtype) return matmul(a, b);
+    const Tensor narrow = matmul(recording::as_dtype(a, *o.ns_dtype), recording::as_dtype(b, *o.ns_dtype));
+    return recording::as_dtype(narrow, x.dtype());
+  };
   for (std::int64_t i = 0; i < o.ns_steps; ++i) {
-    const Tensor gram = matmul(x, x.transpose());  // of the short axis
-    x = x * o.ns_a + matmul(gram * o.ns_b + matmul(gram, gram) * o.ns_c, x);
+    const Tensor gram = product(x, x.transpose());  // of the short axis
+    x = x * o.ns_a + product(gram * o.ns_b + product(gram, gram) * o.ns_c, x);
   }
   return is_tall ? x.transpose() : x;
 }
@@ -84,10 +88,7 @@ void Muon::update_one(std::size_t i, const Tensor& grad, const Tensor& lr, const
     m = averaged(o.momentum, wide(m_[i]), g);
     direction = o.nesterov ? averaged(o.momentum, m, g) : m;
   }
-  const DType iterated = o.ns_dtype.value_or(direction.dtype());
-  const Tensor matrix = recording::as_dtype(direction, iterated).reshape({rows, columns});
-  const Tensor orthogonal =
-      recording::as_dtype(orthogonalised(matrix, o), direction.dtype()).reshape(parameter.shape());
+  const Tensor orthogonal = orthogonalised(direction.reshape({rows, columns}), o).reshape(parameter.shape());
   const double ratio = rate_ratio(o.adjust_lr, static_cast<double>(rows), static_cast<double>(columns));
   write(parameter, decayed(old, lr, weight_decay(i, o.weight_decay)) - lr * ratio * orthogonal);
   write(m_[i], m);

@@ -59,7 +59,11 @@ Tensor Tensor::from_scalar(bool value) {
 const Type& Tensor::type() const& { return checked(*this, "Tensor").type; }
 
 std::int64_t Tensor::size(std::int64_t axis) const {
-  return shape()[static_cast<std::size_t>(normalize_axis(axis, rank(), "size"))].value();
+  const Dim& size = shape()[static_cast<std::size_t>(normalize_axis(axis, rank(), "size"))];
+  if (!size.is_static())
+    throw Error(ErrorKind::kShape, "size", "the axis has no number here, only a symbol",
+                "an axis of fixed size", type().to_string());
+  return size.value();
 }
 
 DeviceName Tensor::device() const {

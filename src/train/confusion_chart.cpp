@@ -100,7 +100,9 @@ Figure confusion_chart(const metrics::ConfusionMatrix& matrix, const ConfusionCh
   };
   frame(x0, y0, extent, extent);
 
-  const std::int64_t every = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(15 / side)));
+  std::int64_t every = 1;  // names are left out where there is no room for all
+  for (const std::int64_t step : {1, 2, 5, 10, 20, 50, 100, 200, 500})
+    if (side * static_cast<double>(every = step) >= 15) break;
   for (std::int64_t i = 0; i < n; i += every) {
     const std::string& name = names[static_cast<std::size_t>(i)];
     const double middle = side * (static_cast<double>(i) + 0.5);

@@ -65,11 +65,12 @@ double sharp(double at) { return std::floor(at) + 0.5; }
 
 // Names with their colours, right-aligned lines from `top` down; how high they are.
 double legend(Shapes* shapes, const std::vector<Series>& series, double left, double right, double top) {
-  constexpr double kSwatch = 24, kGap = 7, kBetween = 22, kLine = 21;
+  constexpr double kSwatch = 24, kGap = 7, kBetween = 20, kLine = 21;
+  constexpr double kWide = 1.12;  // an SVG may be shown in a wider font
   double at = left, y = top;
   for (std::size_t i = 0; i < series.size(); ++i) {
     const std::string name = drawing::shortened(series[i].name, kNumber, (right - left) / 2);
-    const double width = kSwatch + kGap + drawing::text_width(name, kNumber);
+    const double width = kSwatch + kGap + kWide * drawing::text_width(name, kNumber);
     if (at > left && at + width > right) {
       at = left;
       y += kLine;
@@ -225,7 +226,9 @@ Figure chart(const std::vector<Series>& series, const ChartOptions& options) {
       if (count <= kMostMarks || points.size() == 1)
         for (const drawing::Point& p : points) shapes->items.push_back(drawing::Disc{p, 3.6, colour});
       points = thinned(points);
-      if (points.size() > 1) shapes->items.push_back(drawing::Line{std::move(points), colour, 2});
+      // Many points are noise more often than not: a thin line shows its shape.
+      const double pen = count > 400 ? 1.3 : 2;
+      if (points.size() > 1) shapes->items.push_back(drawing::Line{std::move(points), colour, pen});
     }
   }
   return Figure(std::move(shapes));

@@ -20,6 +20,8 @@ namespace systole::train::drawing {
 
 namespace {
 
+constexpr double kBoldWidth = 1.06;  // thicker strokes need more room
+
 double distance(Point p, Point a, Point b) {
   const double dx = b.x - a.x, dy = b.y - a.y, length = dx * dx + dy * dy;
   const double t = length == 0 ? 0 : std::clamp(((p.x - a.x) * dx + (p.y - a.y) * dy) / length, 0.0, 1.0);
@@ -60,7 +62,7 @@ class Canvas {
 
   void operator()(const Text& text) {
     const StrokeText letters = stroke_text(text.text);
-    const double scale = text.size / kUnitsPerSize;
+    const double scale = text.size / kUnitsPerSize, wide = scale * (text.bold ? kBoldWidth : 1);
     const double start = text.anchor == Anchor::start    ? 0
                          : text.anchor == Anchor::middle ? -letters.width / 2
                                                          : -letters.width;
@@ -68,7 +70,7 @@ class Canvas {
     for (const std::vector<Point>& letter : letters.strokes) {
       std::vector<Point> points;
       for (const Point& p : letter) {
-        const double x = (p.x + start) * scale, y = -p.y * scale;
+        const double x = (p.x + start) * wide, y = -p.y * scale;
         points.push_back({text.at.x + x * c - y * s, text.at.y + x * s + y * c});
       }
       const double pen = text.size * (text.bold ? 0.125 : 0.088);
@@ -147,7 +149,7 @@ class Canvas {
 }  // namespace
 
 double text_width(std::string_view text, double size, bool bold) {
-  return stroke_text(text).width * size / kUnitsPerSize * (bold ? 1.03 : 1);
+  return stroke_text(text).width * size / kUnitsPerSize * (bold ? kBoldWidth : 1);
 }
 
 std::string shortened(const std::string& text, double size, double width, bool bold) {

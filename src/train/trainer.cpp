@@ -42,6 +42,15 @@ std::optional<DType> small_float(Precision precision) {
 
 }  // namespace
 
+Loss::Loss()
+    : f_([](const Tensor& output, const Tensor& target) {
+        if (!is_integer(target.dtype()))
+          throw Error(ErrorKind::kDType, "Trainer: loss",
+                      "none was chosen for targets that are no class numbers",
+                      "integers, or a loss: \"mse\", \"mae\", \"cross_entropy\" for probabilities",
+                      target.type().to_string());
+        return cross_entropy(output, target);
+      }) {}
 Loss::Loss(std::string_view name, const losses::Settings& settings) : f_(losses::by_name(name, settings)) {}
 
 MetricChoice::MetricChoice(const std::string& name) : metric(metrics::by_name(name)) {}
@@ -54,16 +63,19 @@ Trainer::Impl::Impl(ModelView given, std::shared_ptr<optim::Optimizer> chosen, T
            {.device = options.mesh ? "" : options.device,
             .name = "training_step",
             .mesh = options.mesh,
+            .math = options.math,
             .deterministic = options.deterministic}),
       test([this](const Fields& fields) { return test_step(fields); },
            {.device = options.mesh ? "" : options.device,
             .name = "test_step",
             .mesh = options.mesh,
+            .math = options.math,
             .deterministic = options.deterministic}),
       predict([this](const Fields& inputs) { return output(inputs); },
               {.device = options.mesh ? "" : options.device,
                .name = "predict",
                .mesh = options.mesh,
+               .math = options.math,
                .deterministic = options.deterministic}) {
   if (!optimizer) throw Error(ErrorKind::kInvalidArgument, "Trainer", "no optimiser");
   if (options.accumulate < 1) throw option_error("accumulate", "at least 1", options.accumulate);

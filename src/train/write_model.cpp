@@ -1,5 +1,5 @@
-// Saving a model: its function is traced, for any batch size where that can be done, and written with every
-// Variable of the module.
+// Saving a model: its function is traced, for any batch size where there is one graph for all, and written
+// with every Variable of the module.
 
 #include "train/write_model.h"
 
@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "systole/base/error.h"
+#include "systole/compile/passes.h"
 #include "systole/ir/composite.h"
 #include "systole/ir/text.h"
 #include "systole/train/saved_model.h"
@@ -52,29 +53,69 @@ bool same_surroundings(const Traced& a, const Traced& b) {
                     [](const Tensor& x, const Tensor& y) { return x.record().get() == y.record().get(); });
 }
 
-// For any batch: with a symbol in its place; else, where the function wants its number, from what it does for
-// three numbers.
+// Whether the graph, with these numbers for its symbols, is the other one, once both are simplified: with
+// numbers some of it is constants.
+bool agrees(const ir::Graph& general, const SymbolValues& values, const ir::Graph& fixed) {
+  const auto simplified = [](const ir::Graph& graph) {
+    return passes::run_passes(graph, passes::standard_passes());
+  };
+  return simplified(ir::bind_symbols(general, values)).same_structure(simplified(fixed));
+}
+
+[[noreturn]] void refuse_sizes() {
+  throw Error(ErrorKind::kUnsupported, "save",
+              "the model does different things for different sizes of its inputs");
+}
+
+// For any batch: what the function does for three numbers in its place; or, where that differs in more than
+// sizes (a mean over the batch), with a symbol in its place. What code does with a symbol that wants a number
+// is anyone's guess, so that graph must agree with those of the numbers.
 Traced traced_for_any_batch(const tree::FlatFunction& fn, std::span<const InputSpec> inputs) {
-  try {
-    return traced(fn, with_batch(inputs, Dim::symbol(kBatchSymbol)));
-  } catch (const Error& error) {
-    log(LogLevel::info, fmt::format("save: with a symbol for the batch size: {}", error.what()));
-  }
   std::vector<Traced> all;
   for (const std::int64_t batch : kBatches) all.push_back(traced(fn, with_batch(inputs, batch)));
-  if (!same_surroundings(all[0], all[1]) || !same_surroundings(all[0], all[2]))
-    throw Error(ErrorKind::kUnsupported, "save", "the model uses other values for other batch sizes");
-  all[0].graph =
-      generalized({kBatches[0], all[0].graph}, {kBatches[1], all[1].graph}, {kBatches[2], all[2].graph});
-  return std::move(all[0]);
+  if (!same_surroundings(all[0], all[1]) || !same_surroundings(all[0], all[2])) refuse_sizes();
+  try {
+    all[0].graph =
+        generalized({kBatches[0], all[0].graph}, {kBatches[1], all[1].graph}, {kBatches[2], all[2].graph});
+    return std::move(all[0]);
+  } catch (const Error& error) {
+    log(LogLevel::info, fmt::format("save: {}", error.what()));
+  }
+  Traced general = traced(fn, with_batch(inputs, Dim::symbol(kBatchSymbol)));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SymbolValues values;
+    values.set(kBatchSymbol, kBatches[i]);
+    if (!same_surroundings(general, all[i]) || !agrees(general.graph, values, all[i].graph)) refuse_sizes();
+  }
+  return general;
+}
+
+// For symbols of the caller's own, checked with numbers in their places.
+Traced traced_for_symbols(const tree::FlatFunction& fn, std::span<const Type> types) {
+  Traced general = traced(fn, types);
+  for (const std::int64_t first : {7, 9}) {
+    SymbolValues values;
+    std::int64_t next = first;
+    std::vector<Type> bound(types.begin(), types.end());
+    for (Type& type : bound)
+      for (std::size_t i = 0; i < type.shape.size(); ++i) {
+        Dim& dim = type.shape[i];
+        if (dim.is_static()) continue;
+        if (!values.find(dim.symbol_name())) values.set(dim.symbol_name(), next += 4);
+        dim = values.bind(dim);
+      }
+    const Traced fixed = traced(fn, bound);
+    if (!same_surroundings(general, fixed) || !agrees(general.graph, values, fixed.graph)) refuse_sizes();
+  }
+  return general;
 }
 
 Traced traced(const tree::FlatFunction& fn, std::span<const InputSpec> inputs, const SaveOptions& options) {
   std::vector<Type> types;
   for (const InputSpec& input : inputs) types.push_back(input.type);
-  const bool is_static =
-      std::all_of(types.begin(), types.end(), [](const Type& type) { return type.shape.is_static(); });
-  if (options.any_batch && is_static && types[0].shape.rank() > 0) {
+  if (!std::all_of(types.begin(), types.end(), [](const Type& type) { return type.shape.is_static(); }))
+    return traced_for_symbols(fn, types);
+  if (options.any_batch && types[0].shape.rank() > 0) {
     try {
       return traced_for_any_batch(fn, inputs);
     } catch (const Error& error) {

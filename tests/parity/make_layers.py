@@ -49,7 +49,8 @@ add("depthwise_conv2d", nn.Conv2d(4, 8, 3, padding=1, stride=2, groups=4), [IMAG
 add("conv_transpose2d", nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2), [IMAGE],
     channels_last)
 add("conv_transpose2d_dilated",
-    nn.ConvTranspose2d(4, 2, (3, 2), stride=(1, 2), padding=(1, 0), dilation=(2, 1), bias=False), [IMAGE], channels_last)
+    nn.ConvTranspose2d(4, 2, (3, 2), stride=(1, 2), padding=(1, 0), dilation=(2, 1), bias=False), [IMAGE],
+    channels_last)
 add("conv_transpose1d", nn.ConvTranspose1d(4, 3, 4, stride=3, padding=1, output_padding=2), [LINE], channels_last)
 add("max_pool1d", nn.MaxPool1d(3, 2, 1), [LINE], channels_last)
 add("avg_pool1d", nn.AvgPool1d(3, 2, 1), [LINE], channels_last)
@@ -66,9 +67,11 @@ add("rms_norm", nn.RMSNorm(4), [LINE])
 add("rms_norm_eps", nn.RMSNorm(4, eps=0.1), [LINE])
 add("layer_norm_without_bias", nn.LayerNorm(4, bias=False), [LINE])
 add("prelu", nn.PReLU(4), [LINE], channels_last)
+# The derivative of PyTorch's own hardsigmoid has 1/6 in f32.
 for name, f in {
         "elu": F.elu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-        "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish, "hardtanh": F.hardtanh, "leaky_relu": F.leaky_relu,
+        "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1), "hardswish": F.hardswish, "hardtanh": F.hardtanh,
+        "leaky_relu": F.leaky_relu,
         "log_sigmoid": F.logsigmoid, "log_softmax": lambda x: F.log_softmax(x, -1), "mish": F.mish, "relu": F.relu,
         "relu6": F.relu6, "selu": F.selu, "sigmoid": torch.sigmoid, "silu": F.silu,
         "softmax": lambda x: F.softmax(x, -1), "softplus": F.softplus, "softsign": F.softsign, "tanh": torch.tanh,
@@ -113,7 +116,8 @@ add("attention_cross", nn.MultiheadAttention(8, 2, bias=False, batch_first=True)
 add("attention_added", nn.MultiheadAttention(8, 2, batch_first=True), [TGT, SRC, SRC],
     lambda m, q, k, v: m(q, k, v, attn_mask=ADDED, need_weights=False)[0])
 add("encoder_layer", nn.TransformerEncoderLayer(8, 2, **LAYER), [SRC])
-add("encoder_layer_norm_first", nn.TransformerEncoderLayer(8, 2, activation="gelu", norm_first=True, bias=False, **LAYER),
+add("encoder_layer_norm_first",
+    nn.TransformerEncoderLayer(8, 2, activation="gelu", norm_first=True, bias=False, **LAYER),
     [SRC], lambda m, x: m(x, src_key_padding_mask=PADDING))
 add("encoder", nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, norm_first=True, **LAYER), 2, nn.LayerNorm(8),
                                      enable_nested_tensor=False), [SRC],

@@ -60,7 +60,8 @@ POS = t([0.5, 2.0, 3.0, 1.0]).double()
 add("bce_with_logits", lambda x: F.binary_cross_entropy_with_logits(4 * x, TARGET), PAIR)
 add("bce_with_logits_zero", lambda x: F.binary_cross_entropy_with_logits(0 * x, TARGET, reduction="sum"), PAIR)
 add("bce_with_logits_weights",
-    lambda x: F.binary_cross_entropy_with_logits(4 * x, BETWEEN, weight=POS + 1, pos_weight=POS, reduction="none"), PAIR)
+    lambda x: F.binary_cross_entropy_with_logits(4 * x, BETWEEN, weight=POS + 1, pos_weight=POS, reduction="none"),
+    PAIR)
 add("bce", lambda x: F.binary_cross_entropy(torch.sigmoid(4 * x), BETWEEN), PAIR)
 add("bce_smoothing", lambda x: F.binary_cross_entropy(torch.sigmoid(x), 0.9 * TARGET + 0.05, reduction="sum"), PAIR)
 CLAMPED = t([0.0, 1.0, 0.5, 1.0]).double()
@@ -90,7 +91,8 @@ add("log_cosh", lambda x, y: torch.log(torch.cosh(3 * x - y)).mean(), PAIR, PAIR
 # Distributions.
 add("kl_div", lambda x: F.kl_div(F.log_softmax(x, -1), SOFT), ROWS)
 add("kl_div_zeros", lambda x: F.kl_div(F.log_softmax(x, -1), ONE_HOT, reduction="sum"), ROWS)
-add("kl_div_batch_mean", lambda x, y: F.kl_div(F.log_softmax(x, -1), F.softmax(y, -1), reduction="batchmean"), ROWS, ROWS)
+add("kl_div_batch_mean", lambda x, y: F.kl_div(F.log_softmax(x, -1), F.softmax(y, -1), reduction="batchmean"), ROWS,
+    ROWS)
 add("kl_div_log_target", lambda x, y: F.kl_div(F.log_softmax(x, -1), F.log_softmax(y, -1), reduction="none",
                                                log_target=True), ROWS, ROWS)
 add("kl_divergence", lambda x: (SOFT * (SOFT / F.softmax(x, -1).clamp(1e-7, 1)).log()).sum(-1).mean(), ROWS)

@@ -67,7 +67,7 @@ out["decisions"] = [
     label_scores(truth, noisy, zero_division=1.0),
     label_scores(truth, noisy, zero_division=np.nan),
     label_scores(truth, noisy, labels=[4, 0, 7]),
-    label_scores([0, 0, 1], [1, 1, 2], labels=[1, 2]),
+    label_scores([0, 0, 1, 2], [1, 1, 2, 2], labels=[1, 2]),
     label_scores([3, -1, 12, 3, 3], [3, 12, 12, -1, 3]),
 ]
 
@@ -90,21 +90,29 @@ out["binary"] = {
     "clipped_log_loss": sk.log_loss([0, 1, 1], [0.0, 0.25, 0.0]),
 }
 
-# Four classes, scores in steps.
+# Four classes: logits, and probabilities in steps of 1/32, many of them equal (as logits they would not be: which of two
+# softmax values that should be equal is the larger one is a matter of rounding).
 truth = random.permutation(np.repeat([0, 1, 2, 3], [40, 25, 20, 35]))
-logits = np.round(random.normal(size=(120, 4)) * 2 + 1.5 * np.eye(4)[truth]) / 2
-chance = softmax(logits)
-out["classes"] = {
-    "truth": truth, "logits": logits,
-    "accuracy": sk.accuracy_score(truth, logits.argmax(-1)),
-    "top": [sk.top_k_accuracy_score(truth, logits, k=k, labels=[0, 1, 2, 3]) for k in (1, 2, 3, 4)],
-    "f1_macro": sk.f1_score(truth, logits.argmax(-1), average="macro"),
-    "auc": {a: sk.roc_auc_score(truth, chance, multi_class="ovr", average=a)
-            for a in ("macro", "weighted", "micro")},
-    "auc_ovo": {a: sk.roc_auc_score(truth, chance, multi_class="ovo", average=a) for a in ("macro", "weighted")},
-    "average_precision": sk.average_precision_score(truth, chance),
-    "log_loss": sk.log_loss(truth, chance),
-}
+logits = random.normal(size=(120, 4)) * 1.2 + 1.5 * np.eye(4)[truth]
+chance = np.stack([random.multinomial(32, p) for p in softmax(logits)]) / 32
+
+
+def class_scores(scores, chance):
+    return {
+        "truth": truth, "scores": scores,
+        "accuracy": sk.accuracy_score(truth, scores.argmax(-1)),
+        "top": [sk.top_k_accuracy_score(truth, scores, k=k, labels=[0, 1, 2, 3]) for k in (1, 2, 3, 4)],
+        "f1_macro": sk.f1_score(truth, scores.argmax(-1), average="macro"),
+        "auc": {a: sk.roc_auc_score(truth, chance, multi_class="ovr", average=a)
+                for a in ("macro", "weighted", "micro")},
+        "auc_ovo": {a: sk.roc_auc_score(truth, chance, multi_class="ovo", average=a) for a in ("macro", "weighted")},
+        "average_precision": sk.average_precision_score(truth, chance),
+        "log_loss": sk.log_loss(truth, chance),
+    }
+
+
+out["logits"] = class_scores(logits, softmax(logits))
+out["probabilities"] = class_scores(chance, chance)
 
 # Numbers: one column, three, and a constant one.
 y = random.normal(size=60) * 3 + 100

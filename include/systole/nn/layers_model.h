@@ -12,12 +12,12 @@
 //   conv N K|KxK [stride S] [pad same|valid|P] [dilation D] [groups G] [nobias] [ACTIVATION]
 //                                       images [h, w, c]; K alone on sequences [length, c]; pad valid
 //   depthwise K|KxK [multiplier M] [stride S] [pad …] [nobias] [ACTIVATION]     each channel by itself
-//   convtranspose N K|KxK [stride S] [pad P] [nobias] [ACTIVATION]
+//   convtranspose N K|KxK [stride S] [pad P] [outpad P] [dilation D] [groups G] [nobias] [ACTIVATION]
 //   maxpool K|KxK [stride S] [pad …]    avgpool likewise; the stride is the window unless given
 //   globalpool                          the mean of each channel
 //   flatten   reshape A B C             one of the numbers may be -1
 //   dense N [nobias] [ACTIVATION]       on the last axis
-//   batchnorm   layernorm   rmsnorm   groupnorm G
+//   batchnorm [ACTIVATION]              layernorm, rmsnorm, groupnorm G likewise
 //   dropout P                           the probability
 //   embedding V D                       integers below V to vectors of D
 //   lstm|gru|rnn H [layers L] [bidirectional] [dropout P] [last|sequence]

@@ -28,7 +28,7 @@ struct MuonOptions {
   double ns_a = 3.4445, ns_b = -4.7750, ns_c = 2.0315;
   double eps = 1e-7;  // the least norm that a matrix is divided by; Keras adds it to the norm
   MuonAdjust adjust_lr = MuonAdjust::original;
-  // Of the iterations. Unset: the dtype that the parameter is computed in; PyTorch has bf16.
+  // Of the iterations' products. Unset: the dtype that the parameter is computed in; PyTorch has bf16.
   std::optional<DType> ns_dtype = {};
   std::vector<std::string> adamw = {};  // names as in a Group
   double adam_lr_ratio = 1;

@@ -47,6 +47,7 @@ namespace systole::train {
 // function of the model's output and the target.
 class SYSTOLE_API Loss {
  public:
+  Loss();  // cross_entropy of logits for classes given by number; other targets are refused
   Loss(const char* name) : Loss(std::string_view(name)) {}
   Loss(std::string_view name, const losses::Settings& settings = {});
   Loss(const std::string& name) : Loss(std::string_view(name)) {}
@@ -89,7 +90,7 @@ struct Outcome {
 };
 
 struct TrainerOptions {
-  Loss loss = "sparse_cross_entropy";  // of classes given by number
+  Loss loss = {};
   std::vector<MetricChoice> metrics = {};
   // Applied to the first field before the model, in training and after it, and part of a saved model. Unset:
   // u8, as pictures are, becomes f32 from 0 to 1; everything else stays as it is.
@@ -104,6 +105,7 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;  // gradients of so many batches make a step of the optimiser
   double ema = 0;               // decay of an average of the weights, with which evaluate and predict work
   BadNumbers bad_numbers = BadNumbers::find;
+  std::optional<runtime::Math> math = std::nullopt;  // of f32 products; unset: as SYSTOLE_MATH says
   std::optional<bool> deterministic = std::nullopt;  // as FunctionOptions::deterministic
 };
 

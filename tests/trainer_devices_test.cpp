@@ -32,21 +32,21 @@ data::Source digits() {
 }
 
 struct Case {
-  train::TrainerOptions trainer = {.metrics = {"accuracy"}};
-  train::FitOptions fit = {.epochs = 2, .batch = 32, .verbose = 0};
+  training::TrainerOptions trainer = {.metrics = {"accuracy"}};
+  training::FitOptions fit = {.epochs = 2, .batch = 32, .verbose = 0};
 };
 
-train::FitResult trained(Case setup) {
+training::FitResult trained(Case setup) {
   random::seed(7);
   Net net;
-  train::Trainer trainer(net, optim::Adam(net, {.lr = 0.01}), setup.trainer);
+  training::Trainer trainer(net, optim::Adam(net, {.lr = 0.01}), setup.trainer);
   setup.fit.validation = digits().take(64);
   return trainer.fit(digits(), setup.fit);
 }
 
 // Computed once for all devices.
-const train::FitResult& expected(const std::string& name, const Case& setup) {
-  static std::map<std::string, train::FitResult> known;
+const training::FitResult& expected(const std::string& name, const Case& setup) {
+  static std::map<std::string, training::FitResult> known;
   const auto [at, fresh] = known.try_emplace(name);
   if (fresh) {
     const DeviceScope scope("reference");
@@ -58,8 +58,8 @@ const train::FitResult& expected(const std::string& name, const Case& setup) {
 class TrainerDevices : public ModelDevice {
  protected:
   void expect_same(const std::string& name, const Case& setup, double tolerance) {
-    const train::FitResult& wanted = expected(name, setup);
-    const train::FitResult got = trained(setup);
+    const training::FitResult& wanted = expected(name, setup);
+    const training::FitResult got = trained(setup);
     for (const char* column : {"loss", "val_loss"})
       for (std::size_t epoch = 0; epoch < wanted.epochs(); ++epoch)
         EXPECT_NEAR(got[column][epoch], wanted[column][epoch], tolerance * wanted[column][epoch])
@@ -72,7 +72,7 @@ TEST_P(TrainerDevices, LearnsWithDataOnTheDevice) { expect_same("resident", {}, 
 
 TEST_P(TrainerDevices, LearnsWithDataFromALoader) {
   Case setup;
-  setup.fit.map = {data::Normalise{.mean = {0.1}, .stddev = {0.3}}};
+  setup.fit.map = {data::Normalize{.mean = {0.1}, .stddev = {0.3}}};
   expect_same("loaded", setup, 2e-2);
 }
 
@@ -95,12 +95,12 @@ TEST_P(TrainerFastDevices, AugmentsOnTheDevice) {
 
 // The first scale of f16 is too large: steps are left out until it fits.
 TEST_P(TrainerFastDevices, TrainsInSmallFloats) {
-  for (const train::Precision precision : {train::Precision::bf16, train::Precision::f16}) {
+  for (const training::Precision precision : {training::Precision::bf16, training::Precision::f16}) {
     Case setup;
     setup.trainer.precision = precision;
-    const train::FitResult got = trained(setup);
+    const training::FitResult got = trained(setup);
     EXPECT_LT(got["loss"][1], got["loss"][0]);
-    if (precision == train::Precision::bf16)
+    if (precision == training::Precision::bf16)
       EXPECT_NEAR(got["loss"][0], expected("resident", {})["loss"][0], 0.1);
   }
 }
@@ -110,12 +110,12 @@ TEST_P(TrainerDevices, ResumesWithTheSameBits) {
   const std::filesystem::path folder = ::mkdtemp(name.data());
   Case setup;
   setup.trainer.deterministic = true;
-  const train::FitResult whole = trained(setup);
+  const training::FitResult whole = trained(setup);
   setup.fit.checkpoints = {.folder = folder};
   setup.fit.epochs = 1;
   (void)trained(setup);
   setup.fit.epochs = 2;
-  const train::FitResult resumed = trained(setup);
+  const training::FitResult resumed = trained(setup);
   EXPECT_TRUE(resumed.resumed);
   EXPECT_EQ(resumed["loss"], whole["loss"]);
   EXPECT_EQ(resumed["val_loss"], whole["val_loss"]);

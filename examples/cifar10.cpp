@@ -43,8 +43,8 @@ int main(int argc, char** argv) try {
                                  .groups = {optim::no_decay(model)}});
   // Means and deviations of CIFAR-10's channels; part of the saved model.
   const data::Transforms normalise{
-      data::Normalise{.mean = {0.4914, 0.4822, 0.4465}, .stddev = {0.2470, 0.2435, 0.2616}}};
-  train::Trainer trainer(model, std::move(optimizer),
+      data::Normalize{.mean = {0.4914, 0.4822, 0.4465}, .stddev = {0.2470, 0.2435, 0.2616}}};
+  training::Trainer trainer(model, std::move(optimizer),
                          {.loss = {"cross_entropy", {.label_smoothing = 0.05}},
                           .metrics = {"accuracy"},
                           .prepare = [&](const Tensor& x) { return normalise({x}, {})[0]; }});
@@ -58,7 +58,7 @@ int main(int argc, char** argv) try {
   std::cout << metrics::classification_report(logits, labels, names);
   std::printf("test accuracy %.4f\n", metrics::accuracy(logits, labels));
   if (!options["chart"].empty())
-    train::confusion_chart(metrics::confusion_matrix(logits, labels), {.names = names})
+    training::confusion_chart(metrics::confusion_matrix(logits, labels), {.names = names})
         .save(options["chart"]);
   if (!options["out"].empty()) trainer.save(options["out"]);
 } catch (const std::exception& error) {

@@ -47,7 +47,7 @@ int main(int argc, char** argv) try {
   std::cout << "Running on " << current_device().to_string() << "\n";
   ConvNet model;
 
-  const data::Transforms normalise{data::Normalise{.mean = {0.5}, .stddev = {0.5}}};
+  const data::Transforms normalise{data::Normalize{.mean = {0.5}, .stddev = {0.5}}};
   const auto [train, test] = cifar_or_drawn(options);
   data::Loader train_loader(train, {.batch = 128, .map = normalise});
   data::Loader test_loader(test, {.batch = 128, .shuffle = false, .map = normalise});

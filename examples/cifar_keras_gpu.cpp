@@ -36,13 +36,13 @@ int main(int argc, char** argv) try {
                        nn::Conv2d(32, 64),   nn::ReLU(), nn::MaxPool2d(),  // 6×6
                        nn::Conv2d(64, 64),   nn::ReLU(), nn::Flatten(),    // 4×4
                        nn::Linear(1024, 64), nn::ReLU(), nn::Linear(64, 10)};
-  train::Trainer trainer(model, optim::Adam(model), {.metrics = {"accuracy"}});
-  const train::FitResult history = trainer.fit(
+  training::Trainer trainer(model, optim::Adam(model), {.metrics = {"accuracy"}});
+  const training::FitResult history = trainer.fit(
       train, {.epochs = options.integer("epochs"), .batch = options.integer("batch"), .validation = test});
 
-  const train::Logs result = trainer.evaluate(test);
+  const training::Logs result = trainer.evaluate(test);
   std::printf("test accuracy %.4f loss %.4f\n", result["accuracy"], result["loss"]);
-  train::history_chart(history, "accuracy", {.x_label = "Epoch", .y_label = "Accuracy"}).save(options["out"]);
+  training::history_chart(history, "accuracy", {.x_label = "Epoch", .y_label = "Accuracy"}).save(options["out"]);
   std::cout << "History: " << std::filesystem::absolute(options["out"]).string() << "\n";
 } catch (const std::exception& error) {
   std::cerr << "cifar_keras_gpu: " << error.what() << "\n";

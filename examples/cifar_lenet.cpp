@@ -47,7 +47,7 @@ int main(int argc, char** argv) try {
   const auto [train, test] = cifar_or_drawn(options);
   std::cout << train.info().to_string() << "; on " << current_device().to_string() << "\n";
   // Bytes become numbers from 0 to 1, as by torchvision's ToTensor.
-  data::Loader loader(train, {.batch = 100, .map = {data::Normalise{}}});
+  data::Loader loader(train, {.batch = 100, .map = {data::Normalize{}}});
 
   Net net;
   optim::SGD optimizer(net, {.lr = options.number("lr"), .momentum = 0.9});
@@ -74,7 +74,7 @@ int main(int argc, char** argv) try {
 
   const auto predict = compile([&](const Tensor& x) { return net.forward(x); });
   metrics::Accumulator accuracy("accuracy");
-  for (const data::Batch& batch : data::Loader(test, {.batch = 100, .map = {data::Normalise{}}}))
+  for (const data::Batch& batch : data::Loader(test, {.batch = 100, .map = {data::Normalize{}}}))
     accuracy.update(predict(batch.x()), batch.y());
   std::printf("test accuracy %.4f\n", accuracy.result());
 } catch (const std::exception& error) {

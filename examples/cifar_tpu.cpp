@@ -37,7 +37,7 @@ int main(int argc, char** argv) try {
   random::seed(1);
 
   nn::models::KerasCnn model;
-  train::Trainer trainer(model, optim::Adam(model), {.metrics = {"accuracy"}, .mesh = mesh});
+  training::Trainer trainer(model, optim::Adam(model), {.metrics = {"accuracy"}, .mesh = mesh});
   trainer.fit(train.repeat(), {.epochs = options.integer("epochs"),
                                .batch = options.integer("batch"),
                                .steps_per_epoch = options.integer("steps"),
@@ -46,7 +46,7 @@ int main(int argc, char** argv) try {
   std::cout << "The weights are on " << where.devices.size() << " devices, the first "
             << where.devices[0].to_string() << "\n";
 
-  const train::Logs result = trainer.evaluate(test);
+  const training::Logs result = trainer.evaluate(test);
   std::printf("test accuracy %.4f loss %.4f (%lld pictures)\n", result["accuracy"], result["loss"],
               static_cast<long long>(test.size()));
 } catch (const std::exception& error) {

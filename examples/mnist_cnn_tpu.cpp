@@ -44,14 +44,14 @@ int main(int argc, char** argv) try {
   // The article's per_image_standardization, on the device and with the model.
   const auto standardise = [](const Tensor& bytes) {
     const Tensor x = bytes.to(DType::f32).reshape({-1, 28, 28, 1});
-    return data::Transforms{data::Standardise{}}({x}, {})[0];
+    return data::Transforms{data::Standardize{}}({x}, {})[0];
   };
-  train::Trainer trainer(model, optim::Adam(model),
+  training::Trainer trainer(model, optim::Adam(model),
                          {.metrics = {"accuracy"}, .prepare = standardise, .mesh = mesh});
   trainer.fit(train,
               {.epochs = options.integer("epochs"), .batch = options.integer("batch"), .validation = test});
 
-  const train::Logs result = trainer.evaluate(test);
+  const training::Logs result = trainer.evaluate(test);
   std::printf("test accuracy %.4f loss %.4f (%lld pictures)\n", result["accuracy"], result["loss"],
               static_cast<long long>(test.size()));
 } catch (const std::exception& error) {

@@ -30,10 +30,10 @@ int main(int argc, char** argv) try {
   nn::Sequential model{nn::Flatten(), nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10)};
   std::cout << nn::summary(model, {28, 28});
 
-  train::Trainer trainer(model, optim::Adam(model), {.metrics = {"accuracy"}});
+  training::Trainer trainer(model, optim::Adam(model), {.metrics = {"accuracy"}});
   trainer.fit(train, {.epochs = options.integer("epochs"), .batch = options.integer("batch")});
 
-  const train::Logs result = trainer.evaluate(test);
+  const training::Logs result = trainer.evaluate(test);
   std::printf("test accuracy %.4f loss %.4f\n", result["accuracy"], result["loss"]);
   if (!options["out"].empty()) trainer.save(options["out"]);
 } catch (const std::exception& error) {

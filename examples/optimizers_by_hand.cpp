@@ -114,7 +114,7 @@ int main(int argc, char** argv) try {
     for (const auto& [name, run] : by_hand) std::printf("%18.8f", run.losses[static_cast<std::size_t>(i)]);
   }
   std::printf("\n");
-  std::vector<train::Series> series;
+  std::vector<training::Series> series;
   double largest = 0;
   for (std::size_t i = 0; i < by_hand.size(); ++i) {
     const auto& [name, run] = by_hand[i];
@@ -124,7 +124,7 @@ int main(int argc, char** argv) try {
   }
   std::printf("By hand and by the library differ by at most %.1e.\n", largest);
   if (!options["out"].empty())
-    train::chart(series, {.title = "Loss", .x_label = "step", .log_y = true}).save(options["out"]);
+    training::chart(series, {.title = "Loss", .x_label = "step", .log_y = true}).save(options["out"]);
   return largest < 1e-10 ? 0 : 1;
 } catch (const std::exception& error) {
   std::cerr << "optimizers_by_hand: " << error.what() << "\n";

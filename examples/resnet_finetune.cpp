@@ -27,8 +27,8 @@ using namespace systole;
 double tune(nn::models::ResNet& model, const data::TrainTest& data, double lr, const Options& options) {
   // What torchvision's networks were trained with.
   const data::Transforms normalise{
-      data::Normalise{.mean = {0.485, 0.456, 0.406}, .stddev = {0.229, 0.224, 0.225}}};
-  train::Trainer trainer(
+      data::Normalize{.mean = {0.485, 0.456, 0.406}, .stddev = {0.229, 0.224, 0.225}}};
+  training::Trainer trainer(
       model, optim::AdamW(model, {.lr = lr}),
       {.metrics = {"accuracy"}, .prepare = [&](const Tensor& x) { return normalise({x}, {})[0]; }});
   std::printf("training %lld of %lld numbers\n", static_cast<long long>(parameters(model).count()),

@@ -108,7 +108,7 @@ int main(int argc, char** argv) try {
   const auto dice_of = [](const Tensor& logits, const Tensor& mask) {
     return dice((logits > 0).to(DType::f32), mask);
   };
-  train::Trainer trainer(model, optim::Adam(model, {.lr = 5e-3}),
+  training::Trainer trainer(model, optim::Adam(model, {.lr = 5e-3}),
                          {.loss = loss, .metrics = {metrics::mean_of("dice", dice_of, true)}});
   trainer.fit(train, {.epochs = options.integer("epochs"),
                       .batch = options.integer("batch"),

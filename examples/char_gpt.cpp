@@ -1,9 +1,9 @@
 // A GPT of characters: learns to write on from the text it reads, and writes some at the end. With Tiny
 // Shakespeare,
 //
-//   char_gpt --data tinyshakespeare.txt [--steps 300] [--out gpt.safetensors]
+//   char_gpt --data tinyshakespeare.txt [--steps 900] [--out gpt.safetensors]
 //
-// trains 4 layers of width 128 for 300 batches of 16 · 64 characters; tests/parity/char_gpt.py is the same in
+// trains 4 layers of width 128 for 900 batches of 16 · 64 characters; tests/parity/char_gpt.py is the same in
 // PyTorch. Without --data it reads a children's rhyme. --weights FILE starts from weights by name in place of
 // GPT-2's initial ones, as --out writes them.
 
@@ -53,7 +53,7 @@ int main(int argc, char** argv) try {
                          {"heads", "4"},
                          {"length", "64"},
                          {"batch", "16"},
-                         {"steps", "300"},
+                         {"steps", "900"},
                          {"epochs", "1"},
                          {"seed", "1"},
                          {"write", "300"},

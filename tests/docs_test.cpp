@@ -1,5 +1,6 @@
 // docs/ir.md holds the op tables that `systole ops --markdown` prints, so the page cannot fall behind
-// ops.def; docs/compiler.md has every variable that the source reads.
+// ops.def; docs/command_line.md every key of a training; docs/compiler.md every variable that the source
+// reads.
 
 #include <gtest/gtest.h>
 
@@ -58,21 +59,29 @@ TEST(Docs, EveryVariableThatTheSourceReadsStandsInTheCompilerPage) {
 }
 
 #ifdef SYSTOLE_COMMAND
-TEST(Docs, OpTablesAreWhatTheCommandPrints) {
+// What `systole ARGUMENTS` prints stands between two marks of a page.
+void expect_printed(const std::string& arguments, const std::string& file, const std::string& marks) {
   std::string printed;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(SYSTOLE_COMMAND " ops --markdown", "r"), pclose);
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen((SYSTOLE_COMMAND " " + arguments).c_str(), "r"),
+                                                       pclose);
   ASSERT_NE(pipe, nullptr);
   char part[4096];
   while (std::size_t n = std::fread(part, 1, sizeof part, pipe.get())) printed.append(part, n);
 
-  const std::string begin = "<!-- ops:begin -->\n", end = "<!-- ops:end -->";
-  std::string page = read_page();
+  const std::string begin = "<!-- " + marks + ":begin -->\n", end = "<!-- " + marks + ":end -->";
+  const std::string page = text_of(std::string(SYSTOLE_SOURCE_DIR) + "/" + file);
   std::size_t from = page.find(begin), to = page.find(end);
   ASSERT_NE(from, std::string::npos);
   ASSERT_NE(to, std::string::npos);
   from += begin.size();
   EXPECT_EQ(page.substr(from, to - from), printed)
-      << "put the output of `systole ops --markdown` between the two marks of docs/ir.md";
+      << "put the output of `systole " << arguments << "` between the two marks of " << file;
+}
+
+TEST(Docs, OpTablesAreWhatTheCommandPrints) { expect_printed("ops --markdown", "docs/ir.md", "ops"); }
+
+TEST(Docs, KeysOfATrainingAreWhatTheCommandPrints) {
+  expect_printed("train --keys --markdown", "docs/command_line.md", "keys");
 }
 #endif
 

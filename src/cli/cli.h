@@ -23,6 +23,12 @@ struct Command {
   Action (*add)(CLI::App& app);
 };
 
+Action add_train(CLI::App& app);
+Action add_evaluate(CLI::App& app);
+Action add_predict(CLI::App& app);
+Action add_summary(CLI::App& app);
+Action add_plot(CLI::App& app);
+Action add_new(CLI::App& app);
 Action add_eval(CLI::App& app);
 Action add_fmt(CLI::App& app);
 Action add_export(CLI::App& app);
@@ -36,6 +42,12 @@ Action add_cache(CLI::App& app);
 Action add_data(CLI::App& app);
 
 inline constexpr Command kCommands[] = {
+    {"train", "Train a model on data, from a TOML file or options", add_train},
+    {"evaluate", "Measure a saved model on data", add_evaluate},
+    {"predict", "Ask a saved model about pictures, arrays, tables or sounds, or for text", add_predict},
+    {"summary", "Show the layers, shapes and parameters of a model", add_summary},
+    {"plot", "Draw loss, accuracy and confusion matrix of runs", add_plot},
+    {"new", "Write a project to begin with", add_new},
     {"eval", "Run a graph on arrays from .npy and .npz files", add_eval},
     {"fmt", "Print a graph in its canonical form", add_fmt},
     {"export", "Write a graph in another system's format", add_export},

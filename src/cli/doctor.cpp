@@ -96,9 +96,9 @@ void check_compiler(Report& report) try {
 void check_libraries(Report& report) {
   report.section("libraries");
 #ifdef SYSTOLE_HAVE_ZLIB
-  report.ok(fmt::format("zlib {}: compressed .npz files", ::zlibVersion()));
+  report.ok(fmt::format("zlib {}: compressed .npz and .gz files", ::zlibVersion()));
 #else
-  report.missing("zlib: compressed .npz files are refused", "apt install zlib1g-dev and build again");
+  report.missing("zlib: compressed .npz and .gz files are refused", "apt install zlib1g-dev and build again");
 #endif
   report.ok(fmt::format("fmt {}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
 }

@@ -35,12 +35,16 @@ namespace {
 constexpr int kFailed = 1, kWrongUsage = 2;
 
 constexpr const char* kExamples = R"(Examples:
+  Train a model on the digits that are part of the program, and see how good it is:
+    systole train --model mlp --data digits --out run
+    systole evaluate run --report
+  Begin a project of your own:
+    systole new fruit --template csv
   Run a graph on two arrays and print the results:
     systole eval model.sir --in x.npy w.npy
-  Bring a graph into its canonical form:
-    systole fmt model.sir --write
 
-`systole COMMAND --help` explains a command. docs/ir.md describes the graph format.)";
+`systole COMMAND --help` explains a command. docs/command_line.md leads through training, docs/ir.md describes
+graphs.)";
 
 // One line whatever the message quotes from a file: control characters could drive the terminal.
 std::string on_one_line(std::string_view message) {
@@ -75,7 +79,9 @@ std::string unknown_command(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Systole runs, checks and lists tensor graphs: text files that end in .sir.", "systole");
+  CLI::App app(
+      "Systole trains, measures and uses models on any device, and runs the graphs they are made of.",
+      "systole");
   app.set_version_flag("--version", "systole " SYSTOLE_VERSION, "print the version and leave");
   app.set_help_flag("-h,--help", "print this help and leave");
   app.require_subcommand(1);

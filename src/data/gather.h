@@ -14,6 +14,20 @@ namespace systole::data {
 // True in a thread that makes batches beside others: what it does there is not shared out once more.
 inline thread_local bool in_worker = false;
 
+// An array of a batch, to be written through `data`. Batches come and go by the thousand, and fresh pages
+// from the kernel would cost more than the pictures in them: the memory of large ones is used again when the
+// last copy of `value` is gone.
+struct BatchArray {
+  explicit BatchArray(Type type);
+  Literal value;
+  std::byte* data;
+
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+};
+
 // Rows of each column, in the order of `indices`, which are in range.
 std::vector<Literal> gathered(std::span<const Literal> columns, std::span<const std::int64_t> indices);
 

@@ -243,9 +243,9 @@ Loader::Loader(Source source, LoaderOptions options)
     s.steps = o.drop_last ? size / o.batch : size / o.batch + (size % o.batch != 0 ? 1 : 0);
     if (o.steps != 0) s.steps = std::min(s.steps, o.steps);
   }
-  // Copying rows is done by one; making pictures is not.
+  // Copying rows takes less than handing them from thread to thread.
   if (o.workers == kAuto)
-    o.workers = s.source.in_memory() && o.map.empty() ? 1 : std::min(thread_count(), kAutoWorkers);
+    o.workers = s.source.in_memory() && o.map.empty() ? 0 : std::min(thread_count(), kAutoWorkers);
   if (o.prefetch == kAuto) o.prefetch = 2 * o.workers;
   s.ring.resize(static_cast<std::size_t>(std::max(o.prefetch, 1)));
 }

@@ -29,6 +29,11 @@ T pixel_of(float value) {
 }
 
 template <class T>
+void copy_picture(Picture<const T> in, Picture<T> out) {
+  std::memcpy(out.data, in.data, static_cast<std::size_t>(in.height * in.width * in.channels) * sizeof(T));
+}
+
+template <class T>
 void flip_picture(Picture<const T> in, Picture<T> out, bool vertical) {
   const std::size_t pixel = static_cast<std::size_t>(in.channels) * sizeof(T);
   for (std::int64_t y = 0; y < in.height; ++y) {

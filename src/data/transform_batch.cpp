@@ -67,15 +67,15 @@ Shape shape_of(const Pictures& pictures, int rank) {
 template <class F>
 void each_picture(const Run& run, const char* transform, const Pictures& from, const Pictures& to, F&& work) {
   with_pixels(run.x().dtype(), transform, [&]<class T>() {
-    Literal made = Literal::uninitialized({run.x().dtype(), shape_of(to, run.x().rank())});
+    BatchArray made({run.x().dtype(), shape_of(to, run.x().rank())});
     const T* in = run.x().values<T>().data();
-    T* out = made.mutable_values<T>().data();
+    T* out = made.as<T>();
     const std::int64_t in_step = from.height * from.width * from.channels;
     const std::int64_t out_step = to.height * to.width * to.channels;
     for (std::int64_t i = 0; i < from.batch; ++i)
       work(Picture<const T>{in + i * in_step, from.height, from.width, from.channels},
            Picture<T>{out + i * out_step, to.height, to.width, to.channels}, static_cast<std::size_t>(i));
-    run.x() = std::move(made);
+    run.x() = std::move(made.value);
   });
 }
 
@@ -93,20 +93,20 @@ void normalise_into(const T* in, float* out, std::int64_t count, const Line& lin
           static_cast<float>(in[i + static_cast<std::int64_t>(c)]) * line.factor[c] + line.offset[c];
 }
 
-void apply(const Normalise& t, const Run& run) {
+void apply(const Normalize& t, const Run& run) {
   const Literal& x = run.x();
   const std::int64_t channels = x.rank() > 1 ? x.shape()[x.shape().size() - 1].value() : 1;
   const Line line = line_of(t, x.dtype(), channels);
-  Literal made = Literal::uninitialized({DType::f32, x.shape()});
-  float* const out = made.mutable_values<float>().data();
+  BatchArray made({DType::f32, x.shape()});
+  float* const out = made.as<float>();
   visit_dtype(x.dtype(), [&]<class T>() { normalise_into(x.values<T>().data(), out, x.count(), line); });
-  run.x() = std::move(made);
+  run.x() = std::move(made.value);
 }
 
-void apply(const Standardise&, const Run& run) {
+void apply(const Standardize&, const Run& run) {
   const Literal& x = run.x();
-  Literal made = Literal::uninitialized({DType::f32, x.shape()});
-  float* const out = made.mutable_values<float>().data();
+  BatchArray made({DType::f32, x.shape()});
+  float* const out = made.as<float>();
   const std::int64_t rows = x.shape()[0].value(), count = rows == 0 ? 0 : x.count() / rows;
   visit_dtype(x.dtype(), [&]<class T>() {
     const T* const in = x.values<T>().data();
@@ -125,7 +125,7 @@ void apply(const Standardise&, const Run& run) {
         out[row * count + i] = static_cast<float>((static_cast<double>(from[i]) - mean) / stddev);
     }
   });
-  run.x() = std::move(made);
+  run.x() = std::move(made.value);
 }
 
 void apply(const Resize& t, const Run& run) {
@@ -144,8 +144,7 @@ void apply(const Flip& t, const Run& run) {
     if (run.chance(row).uniform() < t.probability)
       flip_picture(in, out, t.vertical);
     else
-      std::memcpy(out.data, in.data,
-                  static_cast<std::size_t>(in.height * in.width * in.channels) * sizeof(*in.data));
+      copy_picture(in, out);
   });
 }
 
@@ -172,13 +171,13 @@ void apply(const Rotate& t, const Run& run) {
   });
 }
 
-void apply(const ColourJitter& t, const Run& run) {
-  const Pictures size = pictures_of(run.x().type(), "data::ColourJitter");
+void apply(const ColorJitter& t, const Run& run) {
+  const Pictures size = pictures_of(run.x().type(), "data::ColorJitter");
   if ((t.saturation != 0 || t.hue != 0) && size.channels != 3)
-    refuse_transform("data::ColourJitter", "saturation and hue are of colours", "3 channels",
+    refuse_transform("data::ColorJitter", "saturation and hue are of colours", "3 channels",
                      fmt::format("{}", size.channels));
   std::vector<float> floats(static_cast<std::size_t>(size.height * size.width * size.channels));
-  each_picture(run, "data::ColourJitter", size, size, [&](auto in, auto out, std::size_t row) {
+  each_picture(run, "data::ColorJitter", size, size, [&](auto in, auto out, std::size_t row) {
     Chance chance = run.chance(row);
     const auto factor = [&](double range) {
       const double low = std::max(0.0, 1 - range);
@@ -196,17 +195,14 @@ void apply(const ColourJitter& t, const Run& run) {
 
 void apply(const Cutout& t, const Run& run) {
   const Pictures size = pictures_of(run.x().type(), "data::Cutout");
-  with_pixels(run.x().dtype(), "data::Cutout", [&]<class T>() {
-    T* const data = run.x().mutable_values<T>().data();
-    for (std::int64_t i = 0; i < size.batch; ++i) {
-      Chance chance = run.chance(static_cast<std::size_t>(i));
-      const Picture<T> picture{data + i * size.height * size.width * size.channels, size.height, size.width,
-                               size.channels};
-      for (std::int64_t n = 0; n < t.count; ++n) {
-        const std::int64_t top = chance.below(size.height) - t.size / 2;
-        const std::int64_t left = chance.below(size.width) - t.size / 2;
-        cut_out(picture, top, left, t.size, pixel_of<T>(static_cast<float>(t.fill)));
-      }
+  each_picture(run, "data::Cutout", size, size, [&](auto in, auto out, std::size_t row) {
+    copy_picture(in, out);
+    Chance chance = run.chance(row);
+    using T = std::remove_reference_t<decltype(*out.data)>;
+    for (std::int64_t n = 0; n < t.count; ++n) {
+      const std::int64_t top = chance.below(size.height) - t.size / 2;
+      const std::int64_t left = chance.below(size.width) - t.size / 2;
+      cut_out(out, top, left, t.size, pixel_of<T>(static_cast<float>(t.fill)));
     }
   });
 }
@@ -243,8 +239,8 @@ void apply(const OneHot& t, const Run& run) {
 
 // λ·row + (1-λ)·row of the partner, as f32.
 Literal mixed(const Literal& x, std::span<const std::int64_t> partners, float share) {
-  Literal made = Literal::uninitialized({DType::f32, x.shape()});
-  float* out = made.mutable_values<float>().data();
+  BatchArray made({DType::f32, x.shape()});
+  float* out = made.as<float>();
   const std::int64_t count = x.count() / std::max<std::int64_t>(1, std::ssize(partners));
   visit_dtype(x.dtype(), [&]<class T>() {
     const T* const in = x.values<T>().data();
@@ -255,7 +251,7 @@ Literal mixed(const Literal& x, std::span<const std::int64_t> partners, float sh
         *out++ = static_cast<float>(a[i]) * share + static_cast<float>(b[i]) * (1 - share);
     }
   });
-  return made;
+  return made.value;
 }
 
 void apply(const Mixup& t, const Run& run) {

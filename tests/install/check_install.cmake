@@ -39,3 +39,16 @@ if(has_command)
     message(FATAL_ERROR "the installed command does not list the reference device:\n${output}")
   endif()
 endif()
+
+# A new project of the installed command builds against the installed library and trains.
+if(has_command)
+  run(${work_dir}/moved/bin/systole new ${work_dir}/project --template digits)
+  run(${CMAKE_COMMAND} -S ${work_dir}/project -B ${work_dir}/project/build
+    -D CMAKE_PREFIX_PATH=${work_dir}/moved -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=Release)
+  run(${CMAKE_COMMAND} --build ${work_dir}/project/build)
+  file(MAKE_DIRECTORY ${work_dir}/trained)
+  run(${CMAKE_COMMAND} -E chdir ${work_dir}/trained ${work_dir}/project/build/train digits?train=64&test=32)
+  if(NOT output MATCHES "test loss" OR NOT EXISTS ${work_dir}/trained/model.safetensors)
+    message(FATAL_ERROR "the new project's program printed:\n${output}")
+  endif()
+endif()

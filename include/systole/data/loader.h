@@ -2,7 +2,7 @@
 
 // Batches of a Source in the order of an epoch, made ahead by worker threads.
 //
-//   data::Loader loader(train, {.batch = 64, .seed = 1, .map = {data::Normalise{}}});
+//   data::Loader loader(train, {.batch = 64, .seed = 1, .map = {data::Normalize{}}});
 //   for (int epoch = 0; epoch < 5; ++epoch)
 //     for (const data::Batch& b : loader) step(b.x(), b.y());
 //
@@ -34,7 +34,7 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   bool drop_last = false;  // a last batch that is not full
   Transforms map = {};
-  int workers = kAuto;     // threads; 0: the reader's own. Auto: as many as the machine has
+  int workers = kAuto;     // threads; 0: the reader's own. Auto: as the work needs and the machine has
   int prefetch = kAuto;    // batches that may wait to be read. Auto: two per worker
   std::int64_t steps = 0;  // batches of an epoch; 0: all there are. An endless Source goes on where it was
 };

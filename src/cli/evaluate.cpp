@@ -1,0 +1,111 @@
+// systole evaluate: the loss and the metrics of a saved model on data.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/cli.h"
+#include "cli/terminal.h"
+#include "cli/train/data.h"
+#include "cli/train/evaluation.h"
+#include "cli/train/pictures.h"
+#include "cli/train/value.h"
+#include "systole/base/error.h"
+
+namespace systole::cli {
+
+namespace {
+
+struct Options {
+  std::string model, data, device = "auto", confusion;
+  std::vector<std::string> metrics;
+  std::int64_t batch = 0;
+  bool report = false;
+};
+
+// The matrix as text, for as many classes as a screen has room for.
+std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vector<std::string>& classes) {
+  int wide = 4;
+  std::vector<std::string> names;
+  for (const std::int64_t label : matrix.labels) {
+    const auto i = static_cast<std::size_t>(label);
+    names.push_back(i < classes.size() ? classes[i] : std::to_string(label));
+    wide = std::max(wide, columns(names.back()));
+  }
+  for (const std::int64_t count : matrix.counts) wide = std::max(wide, columns(std::to_string(count)));
+  if ((wide + 2) * (matrix.classes() + 1) > terminal_width())
+    return fmt::format("a confusion matrix of {} classes is too wide here; --confusion FILE.svg draws it\n",
+                       matrix.classes());
+  const auto right = [&](const std::string& text) {
+    return std::string(static_cast<std::size_t>(wide + 2 - columns(text)), ' ') + text;
+  };
+  std::string text =
+      "confusion matrix: a row for each true class, a column for each predicted one\n" + right("");
+  for (const std::string& name : names) text += right(name);
+  text += "\n";
+  for (std::int64_t row = 0; row < matrix.classes(); ++row) {
+    text += right(names[static_cast<std::size_t>(row)]);
+    for (std::int64_t column = 0; column < matrix.classes(); ++column)
+      text += right(std::to_string(matrix.at(row, column)));
+    text += "\n";
+  }
+  return text;
+}
+
+int run(const Options& options) {
+  const DeviceScope device(options.device);
+  const SavedModel model = load_model(options.model, options.device);
+  Settings settings = settings_of(model);
+  for (const std::string& metric : options.metrics) settings.train.metrics.push_back(metric);
+  if (options.data.empty() && settings.data.source.empty())
+    throw UsageError("the model does not say what it was trained on: give --data");
+  const data::Source data = options.data.empty()
+                                ? open_data(settings).test
+                                : open_test_data(options.data, settings, model.classes(), features_of(model));
+  if (data.empty())
+    throw Error(ErrorKind::kInvalidArgument, options.model, "the run had no test data", "--data SOURCE");
+  const Measures measures = measure(model, data, settings.train, options.batch);
+  put(fmt::format("{} {}\n", coloured(Colour::bold, padded("data", 7)), data.info().to_string()));
+  if ((options.report || !options.confusion.empty()) && measures.truth.empty())
+    throw UsageError("--report and --confusion are for data with classes");
+  if (options.report) {
+    put(metrics::classification_report(measures.predicted, measures.truth, measures.classes));
+    put("\n" + matrix_text(confusion(measures), measures.classes) + "\n");
+  }
+  if (!options.confusion.empty())
+    confusion_figure(confusion(measures), measures.classes).save(options.confusion);
+  put(result_lines(measures));
+  return 0;
+}
+
+}  // namespace
+
+Action add_evaluate(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("MODEL", options->model, "a run's folder, or a model.safetensors")
+      ->required()
+      ->type_name("");
+  app.add_option("--data", options->data,
+                 "what to measure it on, its test part where it has one; else what it was trained with")
+      ->type_name("SOURCE");
+  app.add_option("--device", options->device, "where to run, as systole devices lists them")
+      ->type_name("NAME");
+  app.add_option("--batch", options->batch, "samples at a time; unset: it chooses")->type_name("NUMBER");
+  app.add_option("--metric", options->metrics, "a further one: top5, f1_macro, auc, …; may be given again")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  app.add_flag("--report", options->report,
+               "precision, recall and F1 of each class, and the confusion matrix");
+  app.add_option("--confusion", options->confusion, "draw the confusion matrix")->type_name("FILE.svg|png");
+  app.footer(
+      "Examples:\n"
+      "  systole evaluate runs/mnist-mlp-1\n"
+      "  systole evaluate model.safetensors --data mnist:data/mnist --report\n\n"
+      "The last line of the output is the result: test accuracy 0.9781 loss 0.0721");
+  return [options] { return run(*options); };
+}
+
+}  // namespace systole::cli

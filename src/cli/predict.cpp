@@ -1,0 +1,130 @@
+// systole predict: what a saved model says of pictures, arrays, tables and sounds, or the text it writes.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/cli.h"
+#include "cli/terminal.h"
+#include "cli/train/evaluation.h"
+#include "cli/train/prediction.h"
+#include "systole/base/error.h"
+#include "systole/io.h"
+
+namespace systole::cli {
+
+namespace {
+
+struct Options {
+  std::string model, device = "auto", out;
+  std::vector<std::string> inputs;
+  std::int64_t top = 3;
+  bool invert = false;
+  WriteOptions text;
+};
+
+// "cat 0.97  dog 0.02", the most probable first; numbers as they are.
+std::string described(std::span<const float> row, const std::vector<std::string>& classes, std::int64_t top) {
+  std::vector<std::string> parts;
+  if (classes.empty()) {
+    for (const float x : row) parts.push_back(fmt::format("{:.6g}", x));
+    return fmt::format("{}", fmt::join(parts, "  "));
+  }
+  std::vector<float> chances(row.begin(), row.end());
+  if (chances.size() == 1) chances.insert(chances.begin(), 1 - chances[0]);  // of two classes, the second
+  std::vector<std::size_t> order(chances.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return chances[a] > chances[b]; });
+  order.resize(std::min(order.size(), static_cast<std::size_t>(top)));
+  for (const std::size_t i : order)
+    parts.push_back(
+        fmt::format("{} {:.4f}", i < classes.size() ? classes[i] : std::to_string(i), chances[i]));
+  return fmt::format("{}", fmt::join(parts, "  "));
+}
+
+int write(const Options& options, const SavedModel& model) {
+  if (!options.inputs.empty() || !options.out.empty())
+    throw UsageError("a model that writes text takes --prompt, and no files");
+  put(options.text.prompt);
+  write_text(model, options.text, [](std::string_view word) {
+    put(word);
+    flush_output();
+  });
+  put("\n");
+  return 0;
+}
+
+int run(const Options& options) {
+  const DeviceScope device(options.device);
+  const SavedModel model = load_model(options.model, options.device);
+  if (writes_text(model)) return write(options, model);
+  if (options.inputs.empty()) throw UsageError("INPUT is required: pictures, .npy, .csv or .wav files");
+  const Settings settings = settings_of(model);
+  std::vector<float> all;
+  std::int64_t count = 0, width = 0;
+  for (const std::string& file : options.inputs) {
+    const InputRows rows = read_rows(file, model, settings, options.invert);
+    const Literal result = predict_rows(model, rows.rows, "");
+    const std::span<const float> values = result.values<float>();
+    width = result.dims()[1];
+    count += result.dims()[0];
+    all.insert(all.end(), values.begin(), values.end());
+    if (!options.out.empty()) continue;
+    for (std::size_t i = 0; i < rows.names.size(); ++i)
+      put(fmt::format(
+          "{}  {}\n", rows.names[i],
+          described(values.subspan(i * static_cast<std::size_t>(width), static_cast<std::size_t>(width)),
+                    model.classes(), options.top)));
+  }
+  if (!options.out.empty()) {
+    io::save_npy(options.out, Literal::of<float>({count, width}, all));
+    put(fmt::format("{}: f32[{},{}]\n", options.out, count, width));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Action add_predict(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("MODEL", options->model, "a run's folder, or a model.safetensors")
+      ->required()
+      ->type_name("");
+  app.add_option(
+         "INPUT", options->inputs,
+         "pictures (.png, .jpg), arrays (.npy), tables (.csv) or sounds (.wav), as the model takes them")
+      ->type_name("");
+  app.add_option("--device", options->device, "where to run, as systole devices lists them")
+      ->type_name("NAME");
+  app.add_option("--top", options->top, "so many of the most probable classes")
+      ->type_name("NUMBER")
+      ->check(CLI::PositiveNumber);
+  app.add_option("-o,--out", options->out, "write all numbers (probabilities of classes) as one array")
+      ->type_name("FILE.npy");
+  app.add_flag("--invert", options->invert, "pictures with ink for paper: black digits on white for MNIST");
+  app.add_option("--prompt", options->text.prompt, "of a model that writes text: how it begins")
+      ->type_name("TEXT");
+  app.add_option("--length", options->text.length, "symbols to write")->type_name("NUMBER");
+  app.add_option("--temperature", options->text.temperature,
+                 "below 1: more of what is probable; 0: the most probable always")
+      ->type_name("NUMBER")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--top-k", options->text.top_k, "choose among so many; 0: all")
+      ->type_name("NUMBER")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");
+  app.footer(
+      "Examples:\n"
+      "  systole predict runs/digits-mlp-1 seven.png --invert\n"
+      "  systole predict model.safetensors images.npy --out probabilities.npy\n"
+      "  systole predict runs/text-gpt2-1 --prompt \"ROMEO:\" --length 300 --temperature 0.8");
+  return [options] { return run(*options); };
+}
+
+}  // namespace systole::cli

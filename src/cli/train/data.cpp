@@ -1,0 +1,374 @@
+#include "cli/train/data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "base/nearest.h"
+#include "systole/base/error.h"
+#include "systole/tensor/math.h"
+#include "systole/tensor/shaping.h"
+#include "systole/tensor/variable.h"
+
+namespace systole::cli {
+
+namespace {
+
+Task task_of(const data::Field& target) {
+  if (is_float(target.type.dtype)) return Task::numbers;
+  return target.type.shape.rank() == 0 ? Task::classes : Task::words;
+}
+
+bool has_classes(const data::Source& source) {
+  const std::vector<data::Field> fields = source.info().fields;
+  return fields.size() > 1 && task_of(fields.back()) == Task::classes;
+}
+
+// A share of the data, with every class in it, and the rest.
+std::pair<data::Source, data::Source> cut(const data::Source& all, double share, std::string_view key,
+                                          std::int64_t seed) {
+  if (!(share > 0 && share < 1))
+    throw Error(ErrorKind::kInvalidArgument, std::string(key), "no share of the data",
+                "a number between 0 and 1", fmt::format("{}", share));
+  const auto random = static_cast<std::uint64_t>(seed);
+  auto [rest, part] =
+      has_classes(all) ? all.stratified_split(1 - share, random) : all.split(1 - share, random);
+  // Windows of a text overlap: what is tested must not have been learned, so its end is kept.
+  if (task_of(all.info().fields.back()) == Task::words) std::tie(rest, part) = all.split(1 - share);
+  if (part.empty() || rest.empty())
+    throw Error(ErrorKind::kInvalidArgument, std::string(key), "a share of so little data is nothing",
+                "more samples", std::to_string(all.size()));
+  return {rest, part};
+}
+
+data::Source limited(const data::Source& source, std::int64_t limit, std::int64_t seed) {
+  if (limit <= 0 || source.size() <= limit) return source;
+  std::vector<std::int64_t> some = data::permutation(source.size(), static_cast<std::uint64_t>(seed));
+  some.resize(static_cast<std::size_t>(limit));
+  return source.select(std::move(some));
+}
+
+// One number to learn is a row of one, as the model gives it.
+data::Source with_rows(const data::Source& source) {
+  const data::Info info = source.info();
+  const data::Field& target = info.fields.back();
+  if (info.fields.size() < 2 || !is_float(target.type.dtype) || target.type.shape.rank() != 0) return source;
+  if (!source.in_memory())
+    return source.map([](data::Sample sample) {
+      sample.back() = sample.back().reshaped({1});
+      return sample;
+    });
+  std::vector<Literal> columns = source.columns();
+  columns.back() = columns.back().reshaped({columns.back().dims()[0], 1});
+  std::vector<std::string> names;
+  for (const data::Field& field : info.fields) names.push_back(field.name);
+  return data::arrays(std::move(columns)).named(info.name, names);
+}
+
+void require_fixed_size(const data::Field& input, const std::string& spec) {
+  if (input.type.shape.is_static()) return;
+  throw Error(ErrorKind::kShape, spec, "samples of different sizes make no batch",
+              "one size, such as images:DIR?height=64&width=64 or audio:PLACE?samples=8000",
+              input.type.to_string());
+}
+
+// Sound as log mel spectra, all of one length: that of the source, else a second.
+data::TrainTest spectra(const std::string& spec, std::int64_t mels) {
+  if (source_kind(spec) != "audio")
+    throw Error(ErrorKind::kInvalidArgument, "data.mels", "the data is no sound", "audio:PLACE", spec);
+  data::TrainTest both = data::open(spec);
+  const std::int32_t rate = data::audio(place_of(spec)).rate;
+  for (data::Source* part : {&both.train, &both.test}) {
+    if (part->empty()) continue;
+    const data::Info info = part->info();
+    const Shape& sound = info.fields[0].type.shape;
+    const std::int64_t samples = sound.is_static() ? sound.count() : rate;
+    const data::Source changed = part->map([=](data::Sample sample) {
+      sample[0] = spectrum(sample[0], rate, samples, mels);
+      return sample;
+    });
+    *part = data::arrays(changed.columns()).named(info.name, {}, info.fields.back().classes);
+  }
+  return both;
+}
+
+data::TrainTest opened(const std::string& spec, const Settings::Data& settings) {
+  data::TrainTest both = settings.mels > 0 ? spectra(spec, settings.mels) : data::open(spec);
+  for (data::Source* part : {&both.train, &both.test})
+    if (!part->empty()) *part = with_rows(*part);
+  return both;
+}
+
+// Mean and deviation of each feature or channel, missing numbers left out.
+struct Statistics {
+  std::vector<double> mean, deviation;
+};
+
+std::int64_t channels_of(const Shape& sample) {
+  if (sample.rank() == 0) return 1;
+  return sample.rank() == 2 ? 1 : sample[static_cast<std::size_t>(sample.rank() - 1)].value();
+}
+
+Statistics measured(const data::Source& source, const Type& input) {
+  constexpr std::int64_t kAtOnce = 4096, kEnough = 65536;
+  const auto channels = static_cast<std::size_t>(channels_of(input.shape));
+  const double scale = input.dtype == DType::u8 ? 1.0 / 255 : 1;
+  std::vector<double> count(channels), sum(channels), squares(channels), first(channels);
+  const std::int64_t samples = input.shape.rank() <= 1 ? source.size() : std::min(source.size(), kEnough);
+  for (std::int64_t from = 0; from < samples; from += kAtOnce) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(kAtOnce, samples - from)));
+    std::iota(rows.begin(), rows.end(), from);
+    const std::vector<double> values = source.read(rows)[0].to_doubles();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t c = i % channels;
+      const double x = values[i] * scale;
+      if (!std::isfinite(x)) continue;
+      if (count[c]++ == 0) first[c] = x;  // sums of differences, so that large numbers lose nothing
+      sum[c] += x - first[c];
+      squares[c] += (x - first[c]) * (x - first[c]);
+    }
+  }
+  Statistics result;
+  for (std::size_t c = 0; c < channels; ++c) {
+    const double n = std::max(count[c], 1.0), shift = sum[c] / n;
+    const double deviation = std::sqrt(std::max(squares[c] / n - shift * shift, 0.0));
+    result.mean.push_back(first[c] + shift);
+    result.deviation.push_back(deviation > 0 ? deviation : 1);  // a constant says nothing
+  }
+  return result;
+}
+
+// A number of the model that is not trained.
+Variable fixed(std::string name, const std::vector<double>& values) {
+  const std::vector<float> floats(values.begin(), values.end());
+  return Variable(Tensor(Literal::of<float>({static_cast<std::int64_t>(floats.size())}, floats)),
+                  std::move(name), false);
+}
+
+}  // namespace
+
+std::string source_kind(std::string_view spec) {
+  return std::string(spec.substr(0, spec.find_first_of(":?")));
+}
+
+TrainingData open_data(const Settings& settings) {
+  const Settings::Data& chosen = settings.data;
+  if (chosen.source.empty())
+    throw Error(ErrorKind::kInvalidArgument, "data.source", "nothing to learn from",
+                "--data SOURCE, such as digits or mnist:DIR");
+  data::TrainTest both = opened(chosen.source, chosen);
+  TrainingData data;
+  data.kind = source_kind(chosen.source);
+  data.train = both.train;
+  data.test = both.test;
+  const std::int64_t seed = settings.train.seed;
+
+  const data::Info info = data.train.info();
+  if (data.train.empty() || info.fields.size() < 2)
+    throw Error(ErrorKind::kInvalidArgument, chosen.source, "samples without a target",
+                "data with labels or values to learn", info.to_string());
+  require_fixed_size(info.fields[0], chosen.source);
+  const data::Field& target = info.fields.back();
+  data.input = info.fields[0].type;
+  data.task = task_of(target);
+  data.classes = target.classes;
+
+  if (const double* share = std::get_if<double>(&chosen.test))
+    std::tie(data.train, data.test) = cut(data.train, *share, "data.test", seed);
+  else if (const std::string& spec = std::get<std::string>(chosen.test); spec != "auto")
+    data.test = open_test_data(spec, settings, data.classes);
+
+  data.train = limited(data.train, chosen.limit, seed);
+  data.test = limited(data.test, chosen.limit, seed);
+
+  ShareOrText validation = chosen.validation;
+  if (validation == ShareOrText("auto"))
+    validation = data.test.empty() ? ShareOrText(0.2) : ShareOrText("test");
+  if (const double* share = std::get_if<double>(&validation)) {
+    std::tie(data.train, data.validation) = cut(data.train, *share, "data.validation", seed);
+  } else if (const std::string& word = std::get<std::string>(validation); word == "test") {
+    if (data.test.empty())
+      throw Error(ErrorKind::kInvalidArgument, "data.validation", "the source has no test data",
+                  "a share of the data, such as 0.1");
+    data.validation = data.test;
+  } else if (word != "none") {
+    throw Error(ErrorKind::kInvalidArgument, "data.validation", "neither a share nor a known word",
+                "a number between 0 and 1, \"test\", \"none\" or \"auto\"", in_quotes(word));
+  }
+  if (data.test.empty()) data.test = data.validation;
+
+  if (data.task == Task::numbers) {
+    data.outputs = target.type.shape.count();
+  } else if (!data.classes.empty()) {
+    data.outputs = static_cast<std::int64_t>(data.classes.size());
+  } else {
+    const std::vector<std::int64_t> labels = both.train.labels(info.fields.size() - 1);
+    data.outputs = labels.empty() ? 0 : *std::max_element(labels.begin(), labels.end()) + 1;
+  }
+  return data;
+}
+
+data::Source open_test_data(const std::string& spec, const Settings& settings,
+                            const std::vector<std::string>& classes, const Features& features) {
+  const data::TrainTest both = opened(spec, settings.data);
+  data::Source test = both.test.empty() ? both.train : both.test;
+  if (!features.empty() && spec.starts_with("csv:") && test.info().fields.size() == 2)
+    test = data::arrays(std::vector{read_features(place_of(spec), features), test.columns().back()})
+               .named(test.info().name, {}, test.info().fields.back().classes);
+  const data::Info info = test.info();
+  if (test.empty() || info.fields.size() < 2)
+    throw Error(ErrorKind::kInvalidArgument, spec, "samples without a target", "data with labels",
+                info.to_string());
+  require_fixed_size(info.fields[0], spec);
+  const std::vector<std::string>& given = info.fields.back().classes;
+  if (classes.empty() || given.empty() || given == classes || task_of(info.fields.back()) != Task::classes)
+    return test;
+  std::vector<std::int32_t> numbers;  // of the model, by that of the data
+  for (const std::string& name : given) {
+    const auto at = std::find(classes.begin(), classes.end(), name);
+    if (at == classes.end())
+      throw Error(ErrorKind::kInvalidArgument, spec,
+                  fmt::format("the model has no class {}", in_quotes(name)),
+                  fmt::format("{}", fmt::join(classes, ", ")));
+    numbers.push_back(static_cast<std::int32_t>(at - classes.begin()));
+  }
+  return test
+      .map([numbers](data::Sample sample) {
+        const auto label = static_cast<std::size_t>(sample.back().to_doubles().at(0));
+        sample.back() = Literal::scalar<std::int32_t>(numbers.at(label));
+        return sample;
+      })
+      .named(info.name, {}, classes);
+}
+
+std::string described(const TrainingData& data) {
+  std::string text = data.train.info().to_string();
+  if (!data.validation.empty() && data.validation.rows() != data.test.rows())
+    text += fmt::format("; validation {}", data.validation.size());
+  if (!data.test.empty()) text += fmt::format("; test {}", data.test.size());
+  return text;
+}
+
+Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, const Shape& wanted) {
+  const DType dtype = data.input.dtype;
+  if (is_integer(dtype) && dtype != DType::u8) return [](const Tensor& x) { return x; };  // words
+  std::string how = settings.normalise;
+  if (how == "auto") how = data.kind == "csv" ? "standard" : dtype == DType::u8 ? "0-1" : "none";
+  Statistics numbers;
+  if (how == "standard") numbers = measured(data.train, data.input);
+  if (!settings.mean.empty() || !settings.stddev.empty()) {
+    const auto channels = static_cast<std::size_t>(channels_of(data.input.shape));
+    const auto spread = [&](const std::vector<double>& given, double otherwise, const char* key) {
+      if (given.size() <= 1) return std::vector<double>(channels, given.empty() ? otherwise : given[0]);
+      if (given.size() != channels)
+        throw Error(ErrorKind::kInvalidArgument, key, "a number for each feature or channel",
+                    fmt::format("1 or {} numbers", channels), std::to_string(given.size()));
+      return given;
+    };
+    numbers.mean = spread(settings.mean, 0, "data.mean");
+    numbers.deviation = spread(settings.stddev, 1, "data.stddev");
+    if (std::find(numbers.deviation.begin(), numbers.deviation.end(), 0) != numbers.deviation.end())
+      throw Error(ErrorKind::kInvalidArgument, "data.stddev", "cannot divide by it", "not 0", "0");
+  }
+  Variable mean, deviation;
+  if (!numbers.mean.empty()) {
+    mean = fixed("input.mean", numbers.mean);
+    deviation = fixed("input.deviation", numbers.deviation);
+  }
+  Shape shape{-1};
+  for (const Dim& d : wanted) shape.push_back(d);
+  const bool reshapes = wanted != data.input.shape;
+  return [=](const Tensor& given) {
+    Tensor x = given.to(DType::f32);
+    if (given.dtype() == DType::u8 && how != "none") x = x / 255;
+    if (how == "picture") x = data::Transforms{data::Standardize{}}({x}, Tensor())[0];
+    if (mean.defined()) x = (x - mean) / deviation;
+    // What is missing in a table becomes the mean.
+    if (how == "standard" && is_float(given.dtype())) x = where(x == x, x, 0.0f);
+    if (reshapes) x = x.reshape(shape);
+    return x;
+  };
+}
+
+Literal spectrum(const Literal& sound, double rate, std::int64_t samples, std::int64_t mels) {
+  Literal exact({DType::f32, {samples}});
+  const std::span<const float> given = sound.values<float>();
+  std::copy_n(given.begin(), std::min(given.size(), static_cast<std::size_t>(samples)),
+              exact.mutable_values<float>().begin());
+  return data::log_mel(exact, {.rate = rate, .mels = mels});
+}
+
+namespace {
+
+// The words of data.augment: how many numbers each takes, with what stands for one that is left out.
+struct AugmentWord {
+  std::string_view name;
+  double standard;
+  data::Transform (*make)(double value, const TrainingData& data);
+};
+constexpr AugmentWord kAugment[] = {
+    {"flip", 0.5,
+     [](double p, const TrainingData&) -> data::Transform { return data::Flip{.probability = p}; }},
+    {"upside-down", 0.5,
+     [](double p, const TrainingData&) -> data::Transform {
+       return data::Flip{.probability = p, .vertical = true};
+     }},
+    {"crop", 4,
+     [](double border, const TrainingData&) -> data::Transform {
+       return data::Crop{.padding = static_cast<std::int64_t>(border)};
+     }},
+    {"rotate", 15,
+     [](double angle, const TrainingData&) -> data::Transform { return data::Rotate{.degrees = angle}; }},
+    {"cutout", 8,
+     [](double side, const TrainingData&) -> data::Transform {
+       return data::Cutout{.size = static_cast<std::int64_t>(side)};
+     }},
+    {"jitter", 0.2,
+     [](double by, const TrainingData& data) -> data::Transform {
+       return data::ColorJitter{
+           .brightness = by, .contrast = by, .saturation = channels_of(data.input.shape) == 3 ? by : 0};
+     }},
+    {"mixup", 0.2,
+     [](double alpha, const TrainingData& data) -> data::Transform {
+       return data::Mixup{.alpha = alpha, .classes = data.task == Task::classes ? data.outputs : 0};
+     }},
+};
+
+}  // namespace
+
+data::Transforms parse_augment(const std::vector<std::string>& texts, const TrainingData& data) {
+  data::Transforms transforms;
+  for (const std::string& text : texts) {
+    const std::string where = fmt::format("data.augment {}", in_quotes(text));
+    const std::size_t blank = text.find(' ');
+    const std::string_view word = std::string_view(text).substr(0, blank);
+    const auto known = std::find_if(std::begin(kAugment), std::end(kAugment),
+                                    [&](const AugmentWord& w) { return w.name == word; });
+    if (known == std::end(kAugment)) {
+      std::vector<std::string_view> names;
+      for (const AugmentWord& w : kAugment) names.push_back(w.name);
+      const std::string_view meant = nearest(word, names);
+      throw Error(ErrorKind::kNotFound, where,
+                  fmt::format("there is no change {}{}", in_quotes(word),
+                              meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
+                  fmt::format("one of {}", fmt::join(names, ", ")));
+    }
+    double value = known->standard;
+    if (blank != std::string::npos) {
+      const char *begin = text.data() + blank + 1, *end = text.data() + text.size();
+      if (const auto [at, error] = std::from_chars(begin, end, value); error != std::errc() || at != end)
+        throw Error(ErrorKind::kInvalidArgument, where, "what follows is no number",
+                    fmt::format("{} {}", word, known->standard));
+    }
+    transforms.then(known->make(value, data));
+  }
+  return transforms;
+}
+
+}  // namespace systole::cli

@@ -1,0 +1,59 @@
+#pragma once
+
+// The data of a training: sources opened, cut into training, validation and test, and what is done to a
+// sample on its way into the model.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/train/settings.h"
+#include "cli/train/table.h"
+#include "systole/base/shape.h"
+#include "systole/data.h"
+#include "systole/tensor/tensor.h"
+
+namespace systole::cli {
+
+// What the target of a sample is.
+enum class Task {
+  classes,  // a whole number
+  words,    // a whole number for each place of a sequence
+  numbers,  // floating-point
+};
+
+struct TrainingData {
+  std::string kind;                      // "mnist"
+  data::Source train, validation, test;  // validation and test may be the same; validation may be none
+  Type input;                            // of one sample
+  Task task = Task::classes;
+  std::vector<std::string> classes;  // their names, or the words
+  std::int64_t outputs = 0;          // numbers that a model gives: for each class, word or value
+};
+
+std::string source_kind(std::string_view spec);  // "mnist" of "mnist:DIR"
+
+// Throws kInvalidArgument when a setting does not fit the data.
+TrainingData open_data(const Settings& settings);
+// What `spec` has to measure a model on: its test part, or all of it. Labels of other numbers than the
+// model's are brought to them by their names, and so are the columns of a table.
+data::Source open_test_data(const std::string& spec, const Settings& settings,
+                            const std::vector<std::string>& classes, const Features& features = {});
+
+// One line: sizes, types, classes.
+std::string described(const TrainingData& data);
+
+using Prepare = std::function<Tensor(const Tensor&)>;
+// From a batch of the data to what the model takes: numbers in range, samples in the shape `wanted`.
+// Statistics are of the training data.
+Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, const Shape& wanted);
+
+// Sound of exactly so many samples as a log mel spectrum, f32[frames,mels].
+Literal spectrum(const Literal& sound, double rate, std::int64_t samples, std::int64_t mels);
+
+// "flip", "crop 4", … Throws kNotFound or kInvalidArgument, naming the text.
+data::Transforms parse_augment(const std::vector<std::string>& texts, const TrainingData& data);
+
+}  // namespace systole::cli

@@ -1,0 +1,45 @@
+#pragma once
+
+// How good a saved model is. Training and `systole evaluate` measure by the same code on the same file, so
+// that both say the same.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/train/data.h"
+#include "cli/train/settings.h"
+#include "systole/nn/losses.h"
+#include "systole/train/callback.h"
+#include "systole/train/metrics.h"
+#include "systole/train/saved_model.h"
+
+namespace systole::cli {
+
+// The loss of the settings, or the one that suits the task; `outputs` is the size of the output's last axis.
+losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs);
+// The task's own metric (accuracy, or mae for numbers), then those of the settings.
+std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task task);
+
+struct Measures {
+  training::Logs numbers;                      // the loss, then the metrics in order
+  std::vector<std::int64_t> truth, predicted;  // of classes
+  std::vector<std::string> classes;
+};
+// `batch` 0: it chooses.
+Measures measure(const SavedModel& model, const data::Source& data, const Settings::Train& settings,
+                 std::int64_t batch = 0);
+
+// "test accuracy 0.9781 loss 0.0721", after a line of further metrics if there are any.
+std::string result_lines(const Measures& measures);
+metrics::ConfusionMatrix confusion(const Measures& measures);
+
+// What a model was trained with, as its file says; defaults for a file of another program.
+Settings settings_of(const SavedModel& model);
+Features features_of(const SavedModel& model);
+inline constexpr const char* kConfigKey = "config";  // in the metadata
+
+// A saved model by the name of its file or of its run's folder.
+SavedModel load_model(const std::string& place, const std::string& device);
+
+}  // namespace systole::cli

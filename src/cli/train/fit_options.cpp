@@ -1,0 +1,225 @@
+#include "cli/train/fit_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/nearest.h"
+#include "cli/train/evaluation.h"
+#include "systole/base/error.h"
+
+namespace systole::cli {
+
+namespace {
+
+optim::OptionValue option_value(const Entry& entry) {
+  if (const auto* flag = entry.value.get<bool>()) return *flag;
+  if (const auto* whole = entry.value.get<std::int64_t>()) return *whole;
+  if (const auto* number = entry.value.get<double>()) return *number;
+  if (const auto* text = entry.value.get<std::string>()) return *text;
+  if (const auto* list = entry.value.get<Value::List>()) {
+    std::vector<double> numbers;
+    std::vector<std::string> texts;
+    for (const Value& part : *list) {
+      if (const auto* whole = part.get<std::int64_t>()) numbers.push_back(static_cast<double>(*whole));
+      if (const auto* number = part.get<double>()) numbers.push_back(*number);
+      if (const auto* text = part.get<std::string>()) texts.push_back(*text);
+    }
+    if (numbers.size() == list->size()) return numbers;
+    if (texts.size() == list->size()) return texts;
+  }
+  throw Error(ErrorKind::kInvalidArgument, entry.value.where, fmt::format("the option {}", entry.key),
+              "a number, text, true or false, or a list of one kind", described(entry.value));
+}
+
+optim::Options options_of(const Table& table) {
+  optim::Options options;
+  for (const Entry& entry : table) options.push_back({entry.key, option_value(entry)});
+  return options;
+}
+
+// What a schedule counts in epochs, in steps of the optimiser.
+optim::Options in_steps(optim::Options options, double steps_per_epoch) {
+  constexpr std::string_view kCounted[] = {"steps", "size", "warmup", "milestones"};
+  const auto scaled = [&](double epochs) { return std::round(epochs * steps_per_epoch); };
+  for (optim::Option& option : options) {
+    if (std::find(std::begin(kCounted), std::end(kCounted), option.name) == std::end(kCounted)) continue;
+    if (const auto* number = std::get_if<double>(&option.value.value()))
+      option.value = scaled(*number);
+    else if (const auto* list = std::get_if<std::vector<double>>(&option.value.value())) {
+      std::vector<double> all;
+      for (const double epochs : *list) all.push_back(scaled(epochs));
+      option.value = std::move(all);
+    }
+  }
+  return options;
+}
+
+const optim::Option* find_option(const optim::Options& options, std::string_view name) {
+  const auto at = std::find_if(options.begin(), options.end(), [&](const auto& o) { return o.name == name; });
+  return at == options.end() ? nullptr : &*at;
+}
+
+optim::Schedule make_schedule(const Settings::Train& settings, double lr, double steps_per_epoch) {
+  const bool in_epochs = settings.schedule_in == "epochs";
+  optim::Options options = options_of(settings.schedule_options);
+  if (in_epochs) options = in_steps(std::move(options), steps_per_epoch);
+  const std::string& name = settings.schedule;
+  if (name == "constant" && options.empty()) return lr;
+  const double total = std::max(std::round(static_cast<double>(settings.epochs) * steps_per_epoch), 1.0);
+  // A curve that ends, ends with the training.
+  constexpr std::string_view kEnding[] = {"cosine", "linear", "polynomial", "one_cycle"};
+  if (std::find(std::begin(kEnding), std::end(kEnding), name) != std::end(kEnding) &&
+      find_option(options, "steps") == nullptr) {
+    const optim::Option* warmup = find_option(options, "warmup");
+    const double* before = warmup == nullptr ? nullptr : std::get_if<double>(&warmup->value.value());
+    options.push_back({"steps", std::max(total - (before == nullptr ? 0 : *before), 1.0)});
+  }
+  if (name == "exponential" && in_epochs && find_option(options, "every") == nullptr)
+    options.push_back({"every", std::max(std::round(steps_per_epoch), 1.0)});
+  return optim::make_schedule(name, lr, options);
+}
+
+training::CallbackRef make_plateau(const Settings::Train& settings) {
+  training::ReduceOnPlateauOptions plateau{.monitor = settings.monitor};
+  for (const Entry& entry : settings.schedule_options) {
+    const optim::OptionValue given = option_value(entry);
+    const double* number = std::get_if<double>(&given.value());
+    const auto whole = [&] { return static_cast<std::int64_t>(*number); };
+    if (number == nullptr)
+      throw Error(ErrorKind::kInvalidArgument, entry.value.where,
+                  fmt::format("train.schedule_options.{} is of another kind", entry.key), "number",
+                  described(entry.value));
+    if (entry.key == "factor")
+      plateau.factor = *number;
+    else if (entry.key == "patience")
+      plateau.patience = whole();
+    else if (entry.key == "min_delta")
+      plateau.min_delta = *number;
+    else if (entry.key == "cooldown")
+      plateau.cooldown = whole();
+    else if (entry.key == "min_lr")
+      plateau.min_lr = *number;
+    else {
+      constexpr std::string_view kKnown[] = {"factor", "patience", "min_delta", "cooldown", "min_lr"};
+      const std::string_view meant = nearest(entry.key, kKnown);
+      throw Error(ErrorKind::kNotFound, entry.value.where,
+                  fmt::format("plateau has no option {}{}", entry.key,
+                              meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
+                  fmt::format("one of {}", fmt::join(kKnown, ", ")));
+    }
+  }
+  return training::reduce_on_plateau(plateau);
+}
+
+double steps_per_epoch(const Settings::Train& settings, const TrainingData& data) {
+  std::int64_t steps = data.train.size() / settings.batch;
+  if (!settings.drop_last && data.train.size() % settings.batch != 0) ++steps;
+  if (settings.steps_per_epoch > 0) steps = std::min(steps, settings.steps_per_epoch);
+  return static_cast<double>(std::max<std::int64_t>(steps, 1)) /
+         static_cast<double>(std::max<std::int64_t>(settings.accumulate, 1));
+}
+
+void require(bool holds, const char* key, const char* expected, std::int64_t got) {
+  if (!holds) throw Error(ErrorKind::kInvalidArgument, key, "out of range", expected, std::to_string(got));
+}
+
+// An error about the settings of a part says where they stand.
+template <class F>
+auto within(const char* key, F f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    throw error.within(key);
+  }
+}
+
+}  // namespace
+
+FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyModule& model,
+                 std::int64_t outputs, const Prepare& prepare) {
+  const Settings::Train& settings = all.train;
+  require(settings.epochs >= 0, "train.epochs", "0 or more", settings.epochs);
+  require(settings.batch >= 1, "train.batch", "1 or more", settings.batch);
+  require(settings.verbose >= 0 && settings.verbose <= 2, "train.verbose", "0, 1 or 2", settings.verbose);
+  FitPlan plan;
+  const bool plateau = settings.schedule == "plateau";
+  plan.optimizer = within("train.optimizer", [&] {
+    const double lr = settings.lr != 0 ? settings.lr : optim::default_lr(settings.optimizer);
+    const optim::Schedule schedule = plateau ? optim::Schedule(lr) : within("train.schedule", [&] {
+      return make_schedule(settings, lr, steps_per_epoch(settings, data));
+    });
+    return std::shared_ptr<optim::Optimizer>(
+        optim::make(settings.optimizer, parameters(model), schedule, options_of(settings.optimizer_options)));
+  });
+
+  training::TrainerOptions& trainer = plan.trainer;
+  trainer.loss =
+      within("train.loss", [&] { return training::Loss(make_loss(settings, data.task, outputs)); });
+  for (metrics::Metric& metric : within("train.metrics", [&] { return make_metrics(settings, data.task); }))
+    trainer.metrics.emplace_back(std::move(metric));
+  trainer.prepare = prepare;
+  const std::string device = current_device().to_string();
+  if (settings.devices == 1)
+    trainer.device = device;
+  else
+    trainer.mesh = DeviceMesh(device, {{"data", settings.devices}});
+  trainer.precision = settings.precision == "bf16"  ? training::Precision::bf16
+                      : settings.precision == "f16" ? training::Precision::f16
+                                                    : training::Precision::f32;
+  trainer.clip_norm = settings.clip_norm;
+  trainer.clip_value = settings.clip_value;
+  trainer.accumulate = settings.accumulate;
+  trainer.ema = settings.ema;
+  trainer.bad_numbers = settings.bad_numbers == "stop"     ? training::BadNumbers::stop
+                        : settings.bad_numbers == "ignore" ? training::BadNumbers::ignore
+                                                           : training::BadNumbers::find;
+  if (settings.deterministic) trainer.deterministic = true;
+
+  training::FitOptions& fit = plan.fit;
+  fit.epochs = settings.epochs;
+  fit.batch = std::min(settings.batch, std::max<std::int64_t>(data.train.size(), 1));
+  fit.steps_per_epoch = settings.steps_per_epoch;
+  fit.validation = data.validation;
+  fit.validation_steps = settings.validation_steps;
+  fit.validation_every = settings.validation_every;
+  fit.shuffle = settings.shuffle;
+  fit.seed = static_cast<std::uint64_t>(settings.seed);
+  fit.drop_last = settings.drop_last;
+  fit.augment = parse_augment(all.data.augment, data);
+  fit.workers = static_cast<int>(settings.workers);
+  fit.verbose = static_cast<int>(settings.verbose);
+  fit.steps_per_call = settings.steps_per_call;
+  fit.device_bytes = static_cast<std::int64_t>(settings.device_gigabytes * (1 << 30));
+  if (plateau) fit.callbacks.push_back(make_plateau(settings));
+  if (settings.early_stopping > 0)
+    fit.callbacks.push_back(training::early_stopping({.monitor = settings.monitor,
+                                                      .patience = settings.early_stopping,
+                                                      .min_delta = settings.min_delta,
+                                                      .restore_best = settings.restore_best}));
+  return plan;
+}
+
+void add_folder(training::FitOptions& fit, const Settings::Train& settings,
+                const std::filesystem::path& folder) {
+  fit.callbacks.push_back(training::csv_log(folder / "history.csv"));
+  if (settings.save_best)
+    fit.callbacks.push_back(
+        training::model_file({.file = folder / "best.safetensors", .monitor = settings.monitor}));
+  if (settings.tensorboard)
+    fit.callbacks.push_back(training::tensorboard({.folder = folder / "logs",
+                                                   .every_steps = settings.tensorboard_steps,
+                                                   .histograms = settings.histograms,
+                                                   .graph = true}));
+  fit.checkpoints = {.folder = folder / "checkpoints",
+                     .every_epochs = settings.checkpoint_epochs,
+                     .every_steps = settings.checkpoint_steps,
+                     .every_seconds = settings.checkpoint_seconds,
+                     .keep = settings.checkpoint_keep};
+}
+
+}  // namespace systole::cli

@@ -1,0 +1,363 @@
+// systole train and its companions as a person meets them: the real program is run on small sets, and its
+// last line, files, messages and exit codes are checked.
+
+#include <gtest/gtest.h>
+
+#ifdef SYSTOLE_COMMAND
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "scratch_folder.h"
+#include "systole/data.h"
+#include "systole/io.h"
+#include "systole/train/history.h"
+#include "systole/train/saved_model.h"
+
+namespace systole {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSmall = "--data 'digits?train=600&test=200' --set train.batch=32";
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+
+  std::string last_line() const {
+    const std::size_t end = out.find_last_not_of('\n');
+    if (end == std::string::npos) return {};
+    const std::size_t begin = out.find_last_of('\n', end);
+    return out.substr(begin + 1, end - begin);
+  }
+};
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class TrainCli : public ScratchFolder {
+ protected:
+  Outcome run(const std::string& arguments) {
+    const std::string line = "cd '" + folder_.string() + "' && '" + SYSTOLE_COMMAND + "' " + arguments +
+                             " < /dev/null > stdout 2> stderr";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "stdout"),
+            text_of(folder_ / "stderr")};
+  }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  // Whether this build reads TOML files.
+  bool reads_toml() {
+    write("empty.toml", "");
+    return run("train empty.toml").err.find("toml++ was not there") == std::string::npos;
+  }
+};
+
+#define NEEDS_TOML() \
+  if (!reads_toml()) GTEST_SKIP() << "this build reads no TOML files"
+
+void expect_failure(const Outcome& outcome, std::string_view part) {
+  EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with("systole: error: ")) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+// "test accuracy 0.9781 loss 0.0721", and the first number.
+double metric_in(const Outcome& outcome, const std::string& name) {
+  std::smatch found;
+  const std::string line = outcome.last_line();
+  const bool matches = std::regex_match(
+      line, found, std::regex("test " + name + R"( (-?[0-9]+\.[0-9]{4}) loss [0-9]+\.[0-9]{4})"));
+  EXPECT_TRUE(matches) << outcome.out << outcome.err;
+  return matches ? std::stod(found[1]) : NAN;
+}
+
+TEST_F(TrainCli, UnknownKeysAreErrorsWithTheNearestNameAndThePlace) {
+  expect_failure(run("train --model mlp --data digits --set train.epoch=5"),
+                 "there is no key epoch in [train]; did you mean epochs?");
+  expect_failure(run("train --model mlp --data digits --set epochs=5"), "did you mean train.epochs?");
+  expect_failure(run("train --model mlp --data digits --set model.hiden=[5]"), "did you mean hidden?");
+  expect_failure(run("train --model mlp --data digits --set trian.epochs=5"), "did you mean train?");
+  expect_failure(run("train --model mpl --data digits"), "mlp");
+  expect_failure(run("train --model mlp --data digit"), "did you mean 'digits'?");
+  expect_failure(run("train --model mlp --data digits --set train.precision=bf61"), "did you mean \"bf16\"?");
+  expect_failure(run("train --model mlp --data digits --set data.augment=[flop]"), "did you mean flip?");
+  NEEDS_TOML();
+  write("run.toml",
+        "[data]\nsource = \"digits\"\n[model]\nname = \"mlp\"\n\n[train]\nepochs = 1\nbacth = 3\n");
+  expect_failure(run("train run.toml"), "run.toml:8: there is no key bacth in [train]; did you mean batch?");
+  write("run.toml", "[data]\nsource = \"digits\"\n[modle]\nname = \"mlp\"\n");
+  expect_failure(run("train run.toml"), "run.toml:3: there is no section [modle]; did you mean model?");
+  write("run.toml", "[train]\nepochs = \n");
+  expect_failure(run("train run.toml"), "run.toml:2:");
+}
+
+TEST_F(TrainCli, AValueOfAnotherKindNamesWhatIsExpectedAndWhatIsThere) {
+  const Outcome wrong = run("train --model mlp --data digits --set train.epochs=many");
+  expect_failure(wrong, "train.epochs is of another kind");
+  EXPECT_NE(wrong.err.find("whole number"), std::string::npos) << wrong.err;
+  EXPECT_NE(wrong.err.find("the text \"many\""), std::string::npos) << wrong.err;
+  expect_failure(run("train --model mlp --data digits --set train.epochs=2.5"), "whole number");
+  expect_failure(run("train --model mlp --data digits --set train.shuffle=1"), "true or false");
+  expect_failure(run("train --model mlp --data digits --set data.validation=1.5"), "between 0 and 1");
+  EXPECT_EQ(run("train").code, 2);
+}
+
+// One training that the tests below look at.
+class TrainedRun : public TrainCli {
+ protected:
+  void SetUp() override {
+    outcome_ = run(std::string("train --model mlp ") + kSmall + " --set train.epochs=4 --out run");
+    ASSERT_EQ(outcome_.code, 0) << outcome_.out << outcome_.err;
+  }
+  Outcome outcome_;
+};
+
+TEST_F(TrainedRun, LeavesItsFilesAndSaysTheResultLastAsEvaluateDoes) {
+  EXPECT_GT(metric_in(outcome_, "accuracy"), 0.7);
+  // 784·128 + 128 + 128·10 + 10
+  EXPECT_NE(outcome_.out.find("mlp, 101,770 parameters"), std::string::npos) << outcome_.out;
+  for (const char* file : {"model.safetensors", "history.csv", "config.toml", "loss.svg", "accuracy.svg",
+                           "confusion.svg", "confusion.csv", "checkpoints"})
+    EXPECT_TRUE(fs::exists(folder_ / "run" / file)) << file;
+  const training::History history = training::History::read_csv(folder_ / "run/history.csv");
+  EXPECT_EQ(history.epochs(), 4u);
+  for (const char* column : {"loss", "accuracy", "val_loss", "val_accuracy", "lr"})
+    EXPECT_TRUE(history.has(column)) << column;
+
+  const Outcome again = run("evaluate run --report");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(again.last_line(), outcome_.last_line());
+  EXPECT_NE(again.out.find("precision"), std::string::npos);
+  EXPECT_NE(again.out.find("confusion matrix"), std::string::npos);
+  const Outcome file = run("evaluate run/model.safetensors --data 'digits?train=1&test=200' --batch 7");
+  EXPECT_NEAR(metric_in(file, "accuracy"), metric_in(outcome_, "accuracy"), 1e-9) << file.out;
+
+  // systole::load runs the model on the pictures as they are.
+  const data::Source test = data::embedded_digits(1, 200).test;
+  const SavedModel model = load(folder_ / "run/model.safetensors");
+  const std::vector<Literal> columns = test.columns();
+  const std::vector<std::int32_t> said =
+      model(Tensor(columns[0])).argmax(-1).to(DType::i32).to_vector<std::int32_t>();
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < said.size(); ++i) right += said[i] == columns[1].values<std::int32_t>()[i];
+  EXPECT_NEAR(static_cast<double>(right) / 200, metric_in(outcome_, "accuracy"), 1e-9);
+  EXPECT_EQ(model.classes().size(), 10u);
+}
+
+TEST_F(TrainedRun, PredictNamesClassesOfPicturesAndArrays) {
+  const data::Digits digits = data::digits(20, 77);
+  io::save_npy(folder_ / "digits.npy", digits.images);
+  io::save_png(folder_ / "one.png",
+               Literal::copy_of({DType::u8, {28, 28}}, digits.images.as_bytes().first(784)));
+  const Outcome picture = run("predict run one.png --top 2");
+  EXPECT_EQ(picture.code, 0) << picture.err;
+  EXPECT_TRUE(
+      std::regex_match(picture.out, std::regex(R"(one\.png  [0-9] [01]\.[0-9]{4}  [0-9] 0\.[0-9]{4}\n)")))
+      << picture.out;
+  ASSERT_EQ(run("predict run digits.npy --out p.npy").code, 0);
+  const Literal p = io::load_npy(folder_ / "p.npy");
+  ASSERT_EQ(p.shape(), (Shape{20, 10}));
+  const std::span<const float> values = p.values<float>();
+  for (std::size_t row = 0; row < 20; ++row) {
+    double sum = 0;
+    for (std::size_t c = 0; c < 10; ++c) sum += values[row * 10 + c];
+    EXPECT_NEAR(sum, 1, 1e-5);
+  }
+  const auto best = std::max_element(values.begin(), values.begin() + 10) - values.begin();
+  EXPECT_EQ(picture.out.substr(9, 1), std::to_string(best)) << picture.out;
+  expect_failure(run("predict run nothing.png"), "nothing.png");
+  EXPECT_EQ(run("predict run").code, 2);
+}
+
+TEST_F(TrainedRun, PlotWritesPicturesOfOneRunOrSeveral) {
+  EXPECT_EQ(run("plot run --out all.svg").code, 0);
+  const std::string svg = text_of(folder_ / "all.svg");
+  EXPECT_NE(svg.find("<svg"), std::string::npos);
+  EXPECT_NE(svg.find("</svg>"), std::string::npos);
+  fs::copy(folder_ / "run/history.csv", folder_ / "other.csv");
+  EXPECT_EQ(run("plot run other.csv --y loss --log --out two.svg").code, 0);
+  EXPECT_NE(text_of(folder_ / "two.svg").find("other"), std::string::npos);
+  EXPECT_EQ(run("plot run --y confusion --out matrix.svg").code, 0);
+  EXPECT_NE(text_of(folder_ / "matrix.svg").find("</svg>"), std::string::npos);
+  if (const Outcome png = run("plot run --y loss --out loss.png"); png.code == 0)
+    EXPECT_TRUE(text_of(folder_ / "loss.png").starts_with("\x89PNG\r\n"));
+  else
+    EXPECT_NE(png.err.find("libpng"), std::string::npos) << png.err;
+  expect_failure(run("plot run --y los"), "did you mean loss?");
+  expect_failure(run("plot nowhere"), "there is no such run");
+  expect_failure(run("plot run --out picture.gif"), "picture.gif");
+}
+
+TEST_F(TrainCli, TheSameFolderGoesOnAndEndsAsIfItHadNeverStopped) {
+  const std::string command = std::string("train --model mlp --set model.hidden=[32] ") + kSmall;
+  ASSERT_EQ(run(command + " --set train.epochs=1 --out part").code, 0);
+  const Outcome rest = run(command + " --set train.epochs=3 --out part");
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_NE(rest.out.find("going on"), std::string::npos) << rest.out;
+  const Outcome whole = run(command + " --set train.epochs=3 --out whole");
+  EXPECT_EQ(rest.last_line(), whole.last_line());
+  const training::History a = training::History::read_csv(folder_ / "part/history.csv"),
+                          b = training::History::read_csv(folder_ / "whole/history.csv");
+  EXPECT_EQ(a["loss"], b["loss"]);
+  EXPECT_EQ(a["val_accuracy"], b["val_accuracy"]);
+  const auto weights = io::load_safetensors(folder_ / "whole/model.safetensors");
+  for (const auto& [name, value] : io::load_safetensors(folder_ / "part/model.safetensors"))
+    EXPECT_TRUE(value.literal().same_bits(weights.at(name).literal())) << name;
+
+  const Outcome again = run(command + " --set train.epochs=3 --out part");
+  EXPECT_EQ(again.last_line(), whole.last_line());
+  expect_failure(run(command + " --set train.epochs=3 --set train.lr=0.5 --out part"),
+                 "train.lr was 0.0 and is 0.5");
+  const Outcome fresh = run(command + " --set train.epochs=1 --set train.seed=2 --out part --fresh");
+  EXPECT_EQ(fresh.code, 0) << fresh.err;
+  EXPECT_EQ(training::History::read_csv(folder_ / "part/history.csv").epochs(), 1u);
+  NEEDS_TOML();
+  const Outcome repeated = run("train whole/config.toml --out copy");
+  EXPECT_EQ(repeated.last_line(), whole.last_line()) << repeated.err;
+}
+
+TEST_F(TrainCli, CtrlCKeepsACheckpointAndSaysHowToGoOn) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (chdir(folder_.c_str()) != 0) _exit(99);
+    const int out = open("stdout", O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    dup2(out, STDOUT_FILENO);
+    execl(SYSTOLE_COMMAND, SYSTOLE_COMMAND, "train", "--model", "mlp", "--data", "digits?train=600&test=50",
+          "--set", "train.epochs=100000", "--out", "run", nullptr);
+    _exit(98);
+  }
+  for (int i = 0; i < 1200 && !fs::exists(folder_ / "run/history.csv"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  const std::string said = text_of(folder_ / "stdout");
+  EXPECT_NE(said.find("systole train run/config.toml --out run"), std::string::npos) << said;
+  EXPECT_FALSE(fs::is_empty(folder_ / "run/checkpoints"));
+  EXPECT_FALSE(fs::exists(folder_ / "run/model.safetensors"));
+  expect_failure(run("evaluate run"), "did not end");
+}
+
+TEST_F(TrainCli, NumbersAreLearnedFromATableWithItsMeansKeptInTheModel) {
+  // y = 3·a - 2·b + 100, with features of very different sizes and a word that says which sign b has.
+  std::string table = "a,sign,b,y\n";
+  for (int i = 0; i < 200; ++i) {
+    const double a = 1000 + 10 * (i % 17), b = 0.01 * (i % 11);
+    const bool plus = i % 3 != 0;
+    table += std::to_string(a) + (plus ? ",plus," : ",minus,") + std::to_string(b) + "," +
+             std::to_string(0.03 * a - (plus ? 50 : -50) * b + 1) + "\n";
+  }
+  write("table.csv", table);
+  const Outcome outcome = run(
+      "train --model mlp --data 'csv:table.csv?regression' --set model.hidden=[32] --set train.epochs=150 "
+      "--set train.lr=0.02 --set train.verbose=0 --set train.metrics=r2 --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_LT(metric_in(outcome, "mae"), 0.5);  // y spreads over some 6
+  EXPECT_NE(outcome.out.find("test r2 "), std::string::npos) << outcome.out;
+  EXPECT_EQ(run("evaluate run").last_line(), outcome.last_line());
+  // Columns in another order, without the target, and with one word only.
+  write("new.csv", "b,sign,a\n0.1,plus,1080\n");
+  const Outcome said = run("predict run new.csv");
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_NEAR(std::stod(said.out.substr(said.out.find("  "))), 0.03 * 1080 - 50 * 0.1 + 1, 1.5) << said.out;
+  write("new.csv", "b,sign,a\n0.1,times,1080\n0.1,plus,1080\n");
+  expect_failure(run("predict run new.csv"), "sign was never \"times\"");
+}
+
+TEST_F(TrainCli, ALayersListAndTwoClassesWithOneOutput) {
+  std::string table = "a,b,kind\n";
+  for (int i = 0; i < 120; ++i)
+    table += std::to_string(i % 10) + "," + std::to_string(i % 7) + (i % 10 > 4 ? ",high\n" : ",low\n");
+  write("table.csv", table);
+  const Outcome outcome =
+      run("train --data csv:table.csv --set 'model.layers=[dense 8 relu, dense 1]' --set train.epochs=60 "
+          "--set train.lr=0.05 --set train.schedule=cosine --set train.schedule_options.warmup=2 --set "
+          "train.metrics=auc --set train.verbose=0 --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(metric_in(outcome, "accuracy"), 0.9);
+  EXPECT_NE(outcome.out.find("test auc "), std::string::npos) << outcome.out;
+  write("new.csv", "a,b\n9,3\n0,3\n");
+  const Outcome said = run("predict run new.csv --top 1");
+  EXPECT_TRUE(std::regex_match(said.out, std::regex(R"(new\.csv\[0\]  high .*\nnew\.csv\[1\]  low .*\n)")))
+      << said.out << said.err;
+}
+
+TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {
+  const Outcome mlp = run("summary mlp --input 28x28 --classes 10");
+  EXPECT_EQ(mlp.code, 0) << mlp.err;
+  EXPECT_NE(mlp.out.find("101,770"), std::string::npos) << mlp.out;
+  EXPECT_NE(run("summary").out.find("resnet18"), std::string::npos);
+  expect_failure(run("summary resnet81"), "resnet18");
+  EXPECT_EQ(run("summary mlp --input 28xx28").code, 2);
+}
+
+TEST_F(TrainCli, NewProjectsTrainAtOnceAndNothingIsOverwritten) {
+  EXPECT_EQ(run("new fruit --template csv").code, 0);
+  expect_failure(run("new fruit"), "nothing is overwritten");
+  expect_failure(run("new other --template cvs"), "did you mean csv?");
+  EXPECT_FALSE(fs::exists(folder_ / "other"));
+  for (const char* name : {"digits", "mnist", "cifar10", "text", "images"}) {
+    const Outcome made = run(std::string("new ") + name + " --template " + name);
+    EXPECT_EQ(made.code, 0) << made.err;
+    for (const char* file : {"train.toml", "main.cpp", "CMakeLists.txt", "README.md"})
+      EXPECT_TRUE(fs::exists(folder_ / name / file)) << name << "/" << file;
+  }
+  NEEDS_TOML();
+  const auto train = [&](const std::string& name, const std::string& sets) {
+    const std::string line = "cd '" + (folder_ / name).string() + "' && '" + SYSTOLE_COMMAND +
+                             "' train train.toml --out run " + sets + " > ../stdout 2> ../stderr";
+    const int status = std::system(line.c_str());
+    return Outcome{WEXITSTATUS(status), text_of(folder_ / "stdout"), text_of(folder_ / "stderr")};
+  };
+  EXPECT_GT(metric_in(train("fruit", "--set train.verbose=0"), "accuracy"), 0.9);
+  EXPECT_GT(metric_in(train("images", "--set train.epochs=1"), "accuracy"), 0.0);
+  EXPECT_GT(metric_in(train("text", "--set train.epochs=1"), "accuracy"), 0.05);
+  const Outcome written = run("predict text/run --prompt 'Shall I' --length 20 --temperature 0");
+  EXPECT_TRUE(written.out.starts_with("Shall I")) << written.out << written.err;
+  EXPECT_EQ(written.out, run("predict text/run --prompt 'Shall I' --length 20 --temperature 0").out);
+  // Those that need a download, on data that does not: the models are those of the file.
+  EXPECT_GT(metric_in(train("mnist", "--set train.epochs=1 --set 'data.source=digits?train=64&test=32'"),
+                      "accuracy"),
+            -1);
+}
+
+TEST_F(TrainCli, TensorBoardFilesAndBestModelAreWrittenOnDemand) {
+  const Outcome outcome =
+      run(std::string("train --model mlp ") + kSmall +
+          " --set train.epochs=2 --set train.tensorboard=true --set train.save_best=true --set "
+          "train.early_stopping=5 --set train.ema=0.9 --set train.clip_norm=1 --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(folder_ / "run/best.safetensors"));
+  EXPECT_EQ(run("plot run/logs --y loss --out board.svg").code, 0);
+  EXPECT_EQ(run("evaluate run").last_line(), outcome.last_line());
+}
+
+}  // namespace
+}  // namespace systole
+
+#endif

@@ -14,6 +14,9 @@
 
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
+#include "systole/io/archive.h"
+#include "systole/io/picture.h"
+#include "systole/io/wav.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole::io {

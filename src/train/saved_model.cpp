@@ -22,7 +22,7 @@ namespace systole {
 
 struct SavedModel::State {
   std::string file;
-  train::ModelDescription model;
+  training::ModelDescription model;
   ir::Graph graph;
   std::vector<Io> inputs, outputs;
   io::Metadata metadata;
@@ -151,7 +151,7 @@ void SavedModel::save(const std::filesystem::path& file) const {
   std::map<std::string, Tensor> weights;
   for (std::size_t i = 0; i < state_->variables.size(); ++i)
     weights.emplace(state_->model.variables[i], state_->variables[i].value());
-  train::write_model(file, state_->model, state_->graph, weights, state_->metadata);
+  training::write_model(file, state_->model, state_->graph, weights, state_->metadata);
 }
 
 std::string SavedModel::summary() const {
@@ -180,8 +180,8 @@ SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
   const io::SafetensorsReader reader(file);
   auto state = std::make_shared<SavedModel::State>();
   state->file = file.string();
-  std::optional<std::string> description = reader.metadata(train::kModelKey);
-  const std::optional<std::string> graph = reader.metadata(train::kGraphKey);
+  std::optional<std::string> description = reader.metadata(training::kModelKey);
+  const std::optional<std::string> graph = reader.metadata(training::kGraphKey);
   if (!description || !graph)
     throw Error(
         ErrorKind::kUnsupported, state->file,
@@ -197,15 +197,15 @@ SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
         "the weights are not those that were saved with this graph; LoadOptions::other_weights accepts "
         "them",
         "the digest of the weights", "another one");
-  state->model = train::parse_model(*std::move(description), state->file);
-  state->graph = ir::parse(*graph, fmt::format("{}: {}", state->file, train::kGraphKey));
-  if (!options.kernels && train::has_kernels(state->graph))
+  state->model = training::parse_model(*std::move(description), state->file);
+  state->graph = ir::parse(*graph, fmt::format("{}: {}", state->file, training::kGraphKey));
+  if (!options.kernels && training::has_kernels(state->graph))
     throw Error(ErrorKind::kUnsupported, state->file,
                 "the graph calls kernels whose source is in the file, and running them runs what it says; "
                 "LoadOptions::kernels accepts that, for a file that you trust");
-  train::check(state->model, state->graph, state->file);
+  training::check(state->model, state->graph, state->file);
   for (auto& [key, value] : reader.metadata())
-    if (!train::is_own_key(key)) state->metadata.emplace(key, value);
+    if (!training::is_own_key(key)) state->metadata.emplace(key, value);
 
   const std::string device = options.device.empty() ? current_device().to_string() : options.device;
   const auto fixed = [&](const std::string& name) {

@@ -1,0 +1,168 @@
+// Words as vectors, by the company they keep: skip-gram with negative sampling (word2vec). A word's vector is
+// to fit the context vectors of its neighbours and not those of words drawn at random; then words used alike
+// lie close together.
+//
+//   word_vectors [--data FILE] [--epochs 5] [--near king,queen] [--device auto]
+//
+// Without --data it reads made-up sentences on animals, fruit and towns.
+
+#include <systole/systole.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <random>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "options.h"
+
+using namespace systole;
+
+namespace {
+
+constexpr int kWindow = 3, kNegatives = 6,
+              kRarest = 5;  // neighbours on each side; words seen less often are left out
+constexpr std::int64_t kTable = 1 << 16;
+
+std::string made_up() {
+  const std::vector<std::vector<std::string>> words = {{"cat", "dog", "horse", "cow", "rabbit"},
+                                                       {"apple", "pear", "plum", "cherry", "peach"},
+                                                       {"paris", "london", "rome", "madrid", "vienna"}};
+  const std::vector<std::vector<std::string>> sentences = {
+      {"the * sleeps near the fire", "a * drinks some water", "feed the old * every morning",
+       "that * ran after us"},
+      {"she ate a ripe * after lunch", "peel the * with a knife", "a sweet * fell from its tree",
+       "cook jam of *"},
+      {"they travel to * by train", "the streets of * are crowded", "he lives in * since spring",
+       "flights from *"}};
+  std::mt19937 chance(1);
+  std::string text;
+  for (int i = 0; i < 6000; ++i) {
+    const std::size_t kind = chance() % 3;
+    std::string sentence = sentences[kind][chance() % sentences[kind].size()];
+    sentence.replace(sentence.find('*'), 1, words[kind][chance() % words[kind].size()]);
+    text += sentence + " ";
+  }
+  return text;
+}
+
+std::string read_text(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) throw Error(ErrorKind::kNotFound, file, "cannot be opened");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+struct Corpus {
+  std::vector<std::string> words;  // by number
+  std::map<std::string, std::int32_t> numbers;
+  std::vector<std::int32_t> text;
+  std::vector<double> counts;
+};
+
+Corpus number(std::string text) {
+  for (char& c : text)
+    c = std::isalpha(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(c)) : ' ';
+  std::istringstream in(text);
+  const std::vector<std::string> all(std::istream_iterator<std::string>(in), {});
+  std::map<std::string, int> counts;
+  for (const std::string& word : all) ++counts[word];
+  Corpus corpus;
+  for (const auto& [word, count] : counts)
+    if (count >= kRarest) {
+      corpus.numbers[word] = static_cast<std::int32_t>(corpus.words.size());
+      corpus.words.push_back(word);
+      corpus.counts.push_back(count);
+    }
+  for (const std::string& word : all)
+    if (const auto found = corpus.numbers.find(word); found != corpus.numbers.end())
+      corpus.text.push_back(found->second);
+  return corpus;
+}
+
+// Each word with each of its neighbours; very frequent words are thinned out, as in word2vec.
+data::Source pairs(const Corpus& corpus) {
+  std::mt19937 chance(2);
+  std::uniform_real_distribution<double> draw;
+  std::vector<std::int32_t> kept, words, neighbours;
+  for (const std::int32_t word : corpus.text) {
+    const double share =
+        corpus.counts[static_cast<std::size_t>(word)] / static_cast<double>(corpus.text.size());
+    if (draw(chance) < std::sqrt(1e-2 / share)) kept.push_back(word);
+  }
+  for (int i = 0; i < std::ssize(kept); ++i)
+    for (int j = std::max(0, i - kWindow); j < std::min<int>(std::ssize(kept), i + kWindow + 1); ++j)
+      if (i != j) words.push_back(kept[i]), neighbours.push_back(kept[j]);
+  return data::arrays(tensor(words), tensor(neighbours));
+}
+
+// Every word as often as its count to the power of ¾ has it: a random place of the table is a random word.
+Tensor table_of(const std::vector<double>& counts) {
+  double sum = 0, reached = 0;
+  for (const double count : counts) sum += std::pow(count, 0.75);
+  std::vector<std::int32_t> table;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    for (reached += std::pow(counts[i], 0.75); static_cast<double>(table.size()) < kTable * reached / sum;)
+      table.push_back(static_cast<std::int32_t>(i));
+  return tensor(table);
+}
+
+struct SkipGram {
+  std::int64_t words, width;
+  nn::Embedding word{words, width}, context{words, width};
+  Tensor forward(const Tensor& numbers) const { return word(numbers); }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const Options options(
+      argc, argv,
+      {{"data", ""}, {"epochs", "5"}, {"width", "32"}, {"device", "auto"}, {"near", "cat,apple,paris"}});
+  const DeviceScope device(options["device"]);
+  random::seed(1);
+
+  const Corpus corpus = number(options.has("data") ? read_text(options["data"]) : made_up());
+  const data::Source data = pairs(corpus);
+  std::printf("%zu words, %zu of them different, %lld pairs\n", corpus.text.size(), corpus.words.size(),
+              static_cast<long long>(data.size()));
+
+  SkipGram model{std::ssize(corpus.words), options.integer("width")};
+  nn::init::uniform(model.word.weight, -0.5 / 32, 0.5 / 32);
+  nn::init::zeros(model.context.weight);
+  const Tensor table = table_of(corpus.counts);
+  const auto step = [&](std::span<const Tensor> fields) -> training::Outcome {
+    const Tensor word = model.word(fields[0]), neighbour = model.context(fields[1]);  // [batch,width]
+    const Tensor drawn =
+        random::randint(random::next_key(), {fields[0].size(0), kNegatives}, 0, table.size());
+    const Tensor others = model.context(take(table, drawn));  // [batch,negatives,width]
+    const Tensor wrong = sum(others * word.unsqueeze(1), -1);
+    return {-mean(log_sigmoid(sum(word * neighbour, -1))) - mean(sum(log_sigmoid(-wrong), 1))};
+  };
+  training::Trainer trainer(model, optim::Adam(model, {.lr = 5e-3}), {.step = step});
+  trainer.fit(data, {.epochs = options.integer("epochs"), .batch = 512});
+
+  const Tensor vectors = model.word.weight / norm(model.word.weight, -1, {.keep = true});
+  std::istringstream asked(options["near"]);
+  for (std::string word; std::getline(asked, word, ',');) {
+    if (!corpus.numbers.contains(word)) throw Error(ErrorKind::kNotFound, word, "the text has no such word");
+    const auto [nearness, places] = top_k(matmul(vectors, vectors[corpus.numbers.at(word)]), 5);
+    std::printf("%s:", word.c_str());
+    for (int i = 1; i < 5; ++i)  // the nearest is the word itself
+      std::printf(" %s %.2f", corpus.words[places[i].item<std::size_t>()].c_str(),
+                  nearness[i].item<double>());
+    std::printf("\n");
+  }
+} catch (const std::exception& error) {
+  std::cerr << "word_vectors: " << error.what() << "\n";
+  return 1;
+}

@@ -114,7 +114,8 @@ int main(int argc, char** argv) try {
                                     .embedding = 32,
                                     .hidden = 64,
                                     .classes = std::ssize(numbers.names)}};
-  train::Trainer trainer(model, optim::Adam(model, {.lr = 5e-3}), {.metrics = {"accuracy"}, .clip_norm = 1});
+  training::Trainer trainer(model, optim::Adam(model, {.lr = 5e-3}),
+                            {.metrics = {"accuracy"}, .clip_norm = 1});
   trainer.fit(train, {.epochs = options.integer("epochs"), .batch = 64, .validation = test});
   std::printf("test accuracy %.4f\n", trainer.evaluate(test)["accuracy"]);
 

@@ -126,8 +126,9 @@ int main(int argc, char** argv) try {
 
   Translator model{std::ssize(english.words), std::ssize(toy.words)};
   const std::int64_t epochs = options.integer("epochs"), steps = (train.size() + 63) / 64;
-  train::Trainer trainer(model, optim::Adam(model, {.lr = optim::schedules::one_cycle(3e-3, epochs * steps)}),
-                         {.loss = {"cross_entropy", {.ignore_index = kFill}}});
+  training::Trainer trainer(model,
+                            optim::Adam(model, {.lr = optim::schedules::one_cycle(3e-3, epochs * steps)}),
+                            {.loss = {"cross_entropy", {.ignore_index = kFill}}});
   trainer.fit(train, {.epochs = epochs, .batch = 64, .validation = test});
 
   // Word by word, each the most probable one, for all test sentences at once.

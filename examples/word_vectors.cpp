@@ -140,7 +140,7 @@ int main(int argc, char** argv) try {
   nn::init::uniform(model.word.weight, -0.5 / 32, 0.5 / 32);
   nn::init::zeros(model.context.weight);
   const Tensor table = table_of(corpus.counts);
-  const auto step = [&](std::span<const Tensor> fields) -> train::Outcome {
+  const auto step = [&](std::span<const Tensor> fields) -> training::Outcome {
     const Tensor word = model.word(fields[0]), neighbour = model.context(fields[1]);  // [batch,width]
     const Tensor drawn =
         random::randint(random::next_key(), {fields[0].size(0), kNegatives}, 0, table.size());
@@ -148,7 +148,7 @@ int main(int argc, char** argv) try {
     const Tensor wrong = sum(others * word.unsqueeze(1), -1);
     return {-mean(log_sigmoid(sum(word * neighbour, -1))) - mean(sum(log_sigmoid(-wrong), 1))};
   };
-  train::Trainer trainer(model, optim::Adam(model, {.lr = 5e-3}), {.step = step});
+  training::Trainer trainer(model, optim::Adam(model, {.lr = 5e-3}), {.step = step});
   trainer.fit(data, {.epochs = options.integer("epochs"), .batch = 512});
 
   const Tensor vectors = model.word.weight / norm(model.word.weight, -1, {.keep = true});

@@ -84,7 +84,7 @@ int main(int argc, char** argv) try {
                         "batchnorm relu", "maxpool 2", "conv 64 3x3 pad same", "batchnorm relu", "maxpool 2",
                         "flatten", "dropout 0.4", "dense 10"},
                        {x.size(1), x.size(2), 1});
-  train::Trainer trainer(model, optim::AdamW(parameters(model), {.lr = 2e-3, .weight_decay = 0.05}),
+  training::Trainer trainer(model, optim::AdamW(parameters(model), {.lr = 2e-3, .weight_decay = 0.05}),
                          {.metrics = {"accuracy"}, .prepare = [&](const Tensor& mels) {
                             return ((mels - centre) / spread).unsqueeze(-1);
                           }});

@@ -47,11 +47,11 @@ int main(int argc, char** argv) try {
     const Tensor centre = mean(x, 0), spread = stddev(x, 0);
 
     nn::Sequential model{nn::Linear(30, 16), nn::ReLU(), nn::Dropout{0.2}, nn::Linear(16, 2)};
-    train::Trainer trainer(model, optim::AdamW(model, {.lr = 5e-3, .weight_decay = 0.05}),
+    training::Trainer trainer(model, optim::AdamW(model, {.lr = 5e-3, .weight_decay = 0.05}),
                            {.metrics = {"accuracy", "auc"},
                             .prepare = [&](const Tensor& rows) { return (rows - centre) / spread; }});
     trainer.fit(train, {.epochs = options.integer("epochs"), .batch = 32, .verbose = 0});
-    const train::Logs logs = trainer.evaluate(test);
+    const training::Logs logs = trainer.evaluate(test);
     accuracies.push_back(logs["accuracy"]);
     std::printf("fold %zu: %lld rows to learn from, %lld to be tested with, %s\n", accuracies.size(),
                 static_cast<long long>(train.size()), static_cast<long long>(test.size()),

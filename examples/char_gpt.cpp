@@ -77,7 +77,7 @@ int main(int argc, char** argv) try {
   if (options.has("weights")) load_state_dict(gpt, io::load_safetensors(options["weights"]));
   std::printf("%lld parameters\n", static_cast<long long>(parameters(gpt).count()));
 
-  train::Trainer trainer(gpt, optim::AdamW(gpt, {.lr = 1e-3}));
+  training::Trainer trainer(gpt, optim::AdamW(gpt, {.lr = 1e-3}));
   trainer.fit(train.repeat(), {.epochs = options.integer("epochs"),
                                .batch = options.integer("batch"),
                                .steps_per_epoch = options.integer("steps"),

@@ -52,13 +52,13 @@ int main(int argc, char** argv) try {
   const Tensor centre = mean(x, 0), spread = stddev(x, 0);
   nn::Sequential model{nn::Linear(kFeatures, 64), nn::ReLU(), nn::Dropout{0.2},
                        nn::Linear(64, 32),        nn::ReLU(), nn::Linear(32, 2)};
-  train::Trainer trainer(
+  training::Trainer trainer(
       model, optim::AdamW(model, {.lr = 2e-3}),
       {.loss = {"cross_entropy", {.class_weights = tensor({0.5 / (1 - share), 0.5 / share})}},
        .metrics = {"accuracy", "precision", "recall", "auc"},
        .prepare = [&](const Tensor& rows) { return (magnitudes(rows) - centre) / spread; }});
   trainer.fit(train, {.epochs = options.integer("epochs"), .batch = 128, .validation = test, .verbose = 2});
-  const train::Logs logs = trainer.evaluate(test);
+  const training::Logs logs = trainer.evaluate(test);
   std::printf("test AUC %.4f, accuracy %.4f (%.4f by saying no), precision %.4f, recall %.4f\n", logs["auc"],
               logs["accuracy"], 1 - share, logs["precision"], logs["recall"]);
   if (options.has("out")) trainer.save(options["out"]);

@@ -60,7 +60,7 @@ int main(int argc, char** argv) try {
 
   nn::Sequential model{nn::Linear(7, 32), nn::ReLU(),        nn::Linear(32, 16),
                        nn::ReLU(),        nn::Linear(16, 1), [](const Tensor& x) { return x.squeeze(-1); }};
-  train::Trainer trainer(model, optim::Adam(model, {.lr = 3e-3}),
+  training::Trainer trainer(model, optim::Adam(model, {.lr = 3e-3}),
                          {.loss = {"bce_with_logits", {.pos_weight = tensor((1 - kShare) / kShare)}},
                           .metrics = {"auc", "average_precision"},
                           .prepare = features});
@@ -85,7 +85,7 @@ int main(int argc, char** argv) try {
               metrics::precision(alarms, truth), metrics::recall(alarms, truth), metrics::f1(alarms, truth),
               metrics::roc_auc(scores, truth), metrics::average_precision(scores, truth));
   if (options.has("out"))
-    train::chart({{.name = "validation", .x = curve.recall, .y = curve.precision}},
+    training::chart({{.name = "validation", .x = curve.recall, .y = curve.precision}},
                  {.title = "Precision over recall", .x_label = "recall", .y_label = "precision"})
         .save(options["out"]);
 } catch (const std::exception& error) {

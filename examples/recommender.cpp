@@ -64,7 +64,7 @@ int main(int argc, char** argv) try {
     nn::init::normal(table->weight, 0, 0.1);
 
   const std::int64_t epochs = options.integer("epochs"), steps = train.size() / 256 + 1;
-  train::Trainer trainer(
+  training::Trainer trainer(
       model, optim::AdamW(model, {.lr = optim::schedules::cosine(1e-2, epochs * steps), .weight_decay = 0.1}),
       {.loss = "mse", .metrics = {"rmse", "mae"}});
   trainer.fit(train, {.epochs = epochs, .batch = 256, .validation = test});

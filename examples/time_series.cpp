@@ -83,7 +83,7 @@ int main(int argc, char** argv) try {
   auto [train, test] = days.split(0.8);  // in order: the future is the test
 
   Forecaster model;
-  train::Trainer trainer(model, optim::Adam(model, {.lr = 2e-3}), {.loss = "mse", .metrics = {"mae"}});
+  training::Trainer trainer(model, optim::Adam(model, {.lr = 2e-3}), {.loss = "mse", .metrics = {"mae"}});
   trainer.fit(train, {.epochs = options.integer("epochs"), .batch = 32, .validation = test, .verbose = 2});
 
   const std::vector<Literal> columns = test.columns();
@@ -95,7 +95,7 @@ int main(int argc, char** argv) try {
     const auto line = [](const Tensor& x) {
       return x[slice(-7, {})].flatten().to(DType::f64).to_vector<double>();
     };
-    train::chart({{.name = "series", .y = line(future)}, {.name = "forecast", .y = line(forecast)}},
+    training::chart({{.name = "series", .y = line(future)}, {.name = "forecast", .y = line(forecast)}},
                  {.title = "The last week, day by day", .x_label = "hour"})
         .save(options["out"]);
   }

@@ -48,8 +48,8 @@ int main(int argc, char** argv) try {
 
     nn::Sequential model{nn::Linear(30, 16), nn::ReLU(), nn::Dropout{0.2}, nn::Linear(16, 2)};
     training::Trainer trainer(model, optim::AdamW(model, {.lr = 5e-3, .weight_decay = 0.05}),
-                           {.metrics = {"accuracy", "auc"},
-                            .prepare = [&](const Tensor& rows) { return (rows - centre) / spread; }});
+                              {.metrics = {"accuracy", "auc"},
+                               .prepare = [&](const Tensor& rows) { return (rows - centre) / spread; }});
     trainer.fit(train, {.epochs = options.integer("epochs"), .batch = 32, .verbose = 0});
     const training::Logs logs = trainer.evaluate(test);
     accuracies.push_back(logs["accuracy"]);

@@ -61,9 +61,9 @@ int main(int argc, char** argv) try {
   nn::Sequential model{nn::Linear(7, 32), nn::ReLU(),        nn::Linear(32, 16),
                        nn::ReLU(),        nn::Linear(16, 1), [](const Tensor& x) { return x.squeeze(-1); }};
   training::Trainer trainer(model, optim::Adam(model, {.lr = 3e-3}),
-                         {.loss = {"bce_with_logits", {.pos_weight = tensor((1 - kShare) / kShare)}},
-                          .metrics = {"auc", "average_precision"},
-                          .prepare = features});
+                            {.loss = {"bce_with_logits", {.pos_weight = tensor((1 - kShare) / kShare)}},
+                             .metrics = {"auc", "average_precision"},
+                             .prepare = features});
   trainer.fit(train,
               {.epochs = options.integer("epochs"), .batch = 256, .validation = validation, .verbose = 2});
 
@@ -86,7 +86,7 @@ int main(int argc, char** argv) try {
               metrics::roc_auc(scores, truth), metrics::average_precision(scores, truth));
   if (options.has("out"))
     training::chart({{.name = "validation", .x = curve.recall, .y = curve.precision}},
-                 {.title = "Precision over recall", .x_label = "recall", .y_label = "precision"})
+                    {.title = "Precision over recall", .x_label = "recall", .y_label = "precision"})
         .save(options["out"]);
 } catch (const std::exception& error) {
   std::cerr << "fraud: " << error.what() << "\n";

@@ -96,7 +96,7 @@ int main(int argc, char** argv) try {
       return x[slice(-7, {})].flatten().to(DType::f64).to_vector<double>();
     };
     training::chart({{.name = "series", .y = line(future)}, {.name = "forecast", .y = line(forecast)}},
-                 {.title = "The last week, day by day", .x_label = "hour"})
+                    {.title = "The last week, day by day", .x_label = "hour"})
         .save(options["out"]);
   }
 } catch (const std::exception& error) {

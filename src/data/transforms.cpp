@@ -47,7 +47,8 @@ double beta_distribution(double x, double a) {
     }
     if (std::abs(c * d - 1) < 1e-15) break;
   }
-  const double log_beta = 2 * std::lgamma(a) - std::lgamma(2 * a);
+  int sign = 1;  // lgamma itself keeps it in a variable that all threads share
+  const double log_beta = 2 * ::lgamma_r(a, &sign) - ::lgamma_r(2 * a, &sign);
   return std::exp(a * (std::log(x) + std::log1p(-x)) - log_beta) * fraction / a;
 }
 

@@ -171,6 +171,8 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
   trainer.precision = settings.precision == "bf16"  ? training::Precision::bf16
                       : settings.precision == "f16" ? training::Precision::f16
                                                     : training::Precision::f32;
+  if (settings.math != "auto")
+    trainer.math = settings.math == "tf32" ? runtime::Math::tf32 : runtime::Math::f32;
   trainer.clip_norm = settings.clip_norm;
   trainer.clip_value = settings.clip_value;
   trainer.accumulate = settings.accumulate;

@@ -71,6 +71,7 @@ constexpr Key kKeys[] = {
     KEY(train, device, "cpu, cuda:0, pjrt:cpu, … as `systole devices` lists them", kMayChange),
     KEY(train, devices, "a batch is shared out among so many devices, from that one on; -1: all", kMayChange),
     KEY(train, precision, "of products: f32, bf16 or f16"),
+    KEY(train, math, "of f32 products on devices with both: f32 or tf32; auto: as SYSTOLE_MATH says"),
     KEY(train, clip_norm, "the longest gradient, of all parameters together; 0: any"),
     KEY(train, clip_value, "the largest element of a gradient; 0: any"),
     KEY(train, accumulate, "gradients of so many batches make one step of the optimiser"),
@@ -293,6 +294,7 @@ Settings settings_of(const Table& given) {
   check_model_options(settings.model);
   check_word("data.normalise", settings.data.normalise, {"auto", "0-1", "standard", "picture", "none"});
   check_word("train.precision", settings.train.precision, {"f32", "bf16", "f16"});
+  check_word("train.math", settings.train.math, {"auto", "f32", "tf32"});
   check_word("train.bad_numbers", settings.train.bad_numbers, {"find", "stop", "ignore"});
   check_word("train.schedule_in", settings.train.schedule_in, {"epochs", "steps"});
   return settings;

@@ -51,7 +51,7 @@ struct Settings {
     std::vector<std::string> metrics;
     std::string device = "auto";
     std::int64_t devices = 1;
-    std::string precision = "f32";
+    std::string precision = "f32", math = "auto";
     double clip_norm = 0, clip_value = 0;
     std::int64_t accumulate = 1;
     double ema = 0;

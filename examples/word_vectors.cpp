@@ -28,9 +28,9 @@ using namespace systole;
 
 namespace {
 
-constexpr int kWindow = 3, kNegatives = 6,
-              kRarest = 5;  // neighbours on each side; words seen less often are left out
-constexpr std::int64_t kTable = 1 << 16;
+constexpr int kWindow = 3, kNegatives = 6;  // neighbours on each side; words drawn for each
+constexpr int kRarest = 5;                  // words seen less often are left out
+constexpr int kTable = 1 << 16;
 
 std::string made_up() {
   const std::vector<std::vector<std::string>> words = {{"cat", "dog", "horse", "cow", "rabbit"},

@@ -84,11 +84,13 @@ int main(int argc, char** argv) try {
                         "batchnorm relu", "maxpool 2", "conv 64 3x3 pad same", "batchnorm relu", "maxpool 2",
                         "flatten", "dropout 0.4", "dense 10"},
                        {x.size(1), x.size(2), 1});
-  training::Trainer trainer(model, optim::AdamW(parameters(model), {.lr = 2e-3, .weight_decay = 0.05}),
-                            {.metrics = {"accuracy"}, .prepare = [&](const Tensor& mels) {
-                               return ((mels - centre) / spread).unsqueeze(-1);
-                             }});
-  trainer.fit(train, {.epochs = options.integer("epochs"), .batch = 32, .validation = test});
+  const std::int64_t epochs = options.integer("epochs"), steps = epochs * ((train.size() + 31) / 32);
+  training::Trainer trainer(
+      model,
+      optim::AdamW(parameters(model), {.lr = optim::schedules::cosine(2e-3, steps), .weight_decay = 0.05}),
+      {.metrics = {"accuracy"},
+       .prepare = [&](const Tensor& mels) { return ((mels - centre) / spread).unsqueeze(-1); }});
+  trainer.fit(train, {.epochs = epochs, .batch = 32, .validation = test});
   std::printf("test accuracy %.4f\n", trainer.evaluate(test)["accuracy"]);
   std::cout << metrics::classification_report(trainer.predict(test), tensor(test.labels()));
   if (options.has("out")) trainer.save(options["out"]);

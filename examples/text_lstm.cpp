@@ -11,32 +11,26 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <iostream>
-#include <map>
 #include <random>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "options.h"
+#include "words.h"
 
 using namespace systole;
 
 namespace {
 
 constexpr std::int64_t kLength = 16;
+constexpr std::int32_t kFill = 0, kUnknown = 1;
 
 struct Text {
   std::string label;
   std::vector<std::string> words;
 };
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream in(line);
-  return {std::istream_iterator<std::string>(in), {}};
-}
 
 std::vector<Text> made_up(int count) {
   const std::vector<std::string> good = {"good", "moving", "clever", "funny", "brilliant", "lovely"},
@@ -59,8 +53,7 @@ std::vector<Text> made_up(int count) {
 }
 
 std::vector<Text> read(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) throw Error(ErrorKind::kNotFound, file, "cannot be opened");
+  std::istringstream in(read_text(file));
   std::vector<Text> texts;
   for (std::string line; std::getline(in, line);)
     if (const std::size_t tab = line.find('\t'); tab != std::string::npos)
@@ -68,30 +61,13 @@ std::vector<Text> read(const std::string& file) {
   return texts;
 }
 
-// Words by number, from 2 up; 0 fills and 1 is a word that was not there in training.
-struct Numbering {
-  std::map<std::string, std::int32_t> words, labels;
-  std::vector<std::string> names;
-
-  explicit Numbering(const std::vector<Text>& texts) {
-    for (const Text& text : texts) {
-      if (labels.try_emplace(text.label, static_cast<std::int32_t>(labels.size())).second)
-        names.push_back(text.label);
-      for (const std::string& word : text.words)
-        words.try_emplace(word, static_cast<std::int32_t>(words.size() + 2));
-    }
-  }
-  // The last words, filled in front: the LSTM's last output is then that of the last word.
-  std::vector<std::int32_t> row(const Text& text) const {
-    std::vector<std::int32_t> row(kLength, 0);
-    const std::size_t count = std::min(text.words.size(), row.size());
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto found = words.find(text.words[text.words.size() - count + i]);
-      row[row.size() - count + i] = found == words.end() ? 1 : found->second;
-    }
-    return row;
-  }
-};
+// The last words by number, filled in front: the LSTM's last output is then that of the last word.
+std::vector<std::int32_t> row_of(const std::vector<std::string>& words, const Vocabulary& vocabulary) {
+  std::vector<std::int32_t> row(kLength, kFill);
+  for (std::size_t i = 1; i <= std::min(row.size(), words.size()); ++i)
+    row[row.size() - i] = vocabulary.number(words[words.size() - i], kUnknown);
+  return row;
+}
 
 }  // namespace
 
@@ -102,18 +78,17 @@ int main(int argc, char** argv) try {
 
   const std::vector<Text> texts =
       options.has("data") ? read(options["data"]) : made_up(static_cast<int>(options.integer("count")));
-  const Numbering numbers(texts);
+  Vocabulary vocabulary({"", "?"}), classes;
   std::vector<std::int32_t> rows, labels;
   for (const Text& text : texts) {
-    for (const std::int32_t word : numbers.row(text)) rows.push_back(word);
-    labels.push_back(numbers.labels.at(text.label));
+    for (const std::string& word : text.words) vocabulary.add(word);
+    for (const std::int32_t word : row_of(text.words, vocabulary)) rows.push_back(word);
+    labels.push_back(classes.add(text.label));
   }
   auto [train, test] = data::arrays(tensor(rows, {std::ssize(texts), kLength}), tensor(labels)).split(0.8, 1);
 
-  nn::models::LstmClassifier model{{.vocabulary = std::ssize(numbers.words) + 2,
-                                    .embedding = 32,
-                                    .hidden = 64,
-                                    .classes = std::ssize(numbers.names)}};
+  nn::models::LstmClassifier model{
+      {.vocabulary = vocabulary.size(), .embedding = 32, .hidden = 64, .classes = classes.size()}};
   training::Trainer trainer(model, optim::Adam(model, {.lr = 5e-3}),
                             {.metrics = {"accuracy"}, .clip_norm = 1});
   trainer.fit(train, {.epochs = options.integer("epochs"), .batch = 64, .validation = test});
@@ -121,8 +96,8 @@ int main(int argc, char** argv) try {
 
   for (const char* line :
        {"the film was lovely", "the film was not lovely", "honestly the music was far from dull"}) {
-    const Tensor logits = trainer.predict(tensor(numbers.row({"", words_of(line)}), {1, kLength}));
-    std::printf("%s: %s\n", line, numbers.names[argmax(logits).item<std::size_t>()].c_str());
+    const Tensor logits = trainer.predict(tensor(row_of(words_of(line), vocabulary), {1, kLength}));
+    std::printf("%s: %s\n", line, classes[argmax(logits).item<std::int64_t>()].c_str());
   }
 } catch (const std::exception& error) {
   std::cerr << "text_lstm: " << error.what() << "\n";

@@ -1,7 +1,7 @@
 // The next day of an hourly series from the two weeks before it, by a GRU, against the naive forecast that
 // every hour will be as it was a week ago.
 //
-//   time_series [--data FILE] [--epochs 8] [--device auto] [--out forecast.svg]
+//   time_series [--data FILE] [--epochs 30] [--device auto] [--out forecast.svg]
 //
 // FILE is a CSV with the series as its last column, an hour a line. Without one, it is a demand with the
 // rhythm of day and week, a trend, weather that lasts for some days, and noise.
@@ -45,6 +45,9 @@ std::vector<float> made_up(int days) {
 data::Source windows(const std::vector<float>& series) {
   std::vector<float> past, future;
   const std::int64_t days = (std::ssize(series) - kPast) / kDay;
+  if (days < 10)
+    throw Error(ErrorKind::kInvalidArgument, "the series", "too short",
+                "two weeks and ten days, an hour a value");
   for (auto at = series.begin() + kPast; series.end() - at >= kDay; at += kDay) {
     past.insert(past.end(), at - kPast, at);
     future.insert(future.end(), at, at + kDay);

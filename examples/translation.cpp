@@ -9,23 +9,22 @@
 
 #include <systole/systole.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <iostream>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "options.h"
+#include "words.h"
 
 using namespace systole;
 
 namespace {
 
-constexpr std::int64_t kLength = 12;                      // of the longest sentence, with its marks
+constexpr std::int64_t kLength = 13;                      // of the longest sentence, with its marks
 constexpr std::int32_t kFill = 0, kStart = 1, kStop = 2;  // what is no word
 
 struct Pair {
@@ -66,25 +65,23 @@ Pair sentence(std::mt19937& chance) {
   return pair;
 }
 
-// Words of one language by number, in the order in which they come.
-struct Language {
-  std::vector<std::string> words = {"", "", ""};
-  std::map<std::string, std::int32_t> numbers = {};
+// Appends a row of kLength: start, the words, stop, fill.
+void add_row(const std::vector<std::string>& words, Vocabulary& language, std::vector<std::int32_t>& rows) {
+  const std::size_t end = rows.size() + kLength;
+  rows.push_back(kStart);
+  for (const std::string& word : words) rows.push_back(language.add(word));
+  rows.push_back(kStop);
+  rows.resize(end, kFill);
+}
 
-  // Appends kLength numbers: the first ones given, then the sentence, a stop and fill.
-  void add(const std::vector<std::string>& sentence, std::vector<std::int32_t>& rows, bool start) {
-    std::vector<std::int32_t> row;
-    if (start) row.push_back(kStart);
-    for (const std::string& word : sentence) {
-      const auto [found, fresh] = numbers.try_emplace(word, static_cast<std::int32_t>(words.size()));
-      if (fresh) words.push_back(word);
-      row.push_back(found->second);
-    }
-    if (!start) row.push_back(kStop);
-    row.resize(kLength, kFill);
-    rows.insert(rows.end(), row.begin(), row.end());
+std::string text_of(const Tensor& row, const Vocabulary& language) {
+  std::string text;
+  for (const std::int32_t word : row.to_vector<std::int32_t>()) {
+    if (word == kStop) break;
+    if (word != kStart) text += language[word] + " ";
   }
-};
+  return text;
+}
 
 struct Translator {
   std::int64_t english_words, toy_words, width = 64;
@@ -110,21 +107,20 @@ int main(int argc, char** argv) try {
   random::seed(1);
 
   std::mt19937 chance(1);
-  Language english, toy;
-  std::vector<std::int32_t> sources, targets, next;
+  Vocabulary english({"", "", ""}), toy({"", "", ""});
+  std::vector<std::int32_t> english_rows, toy_rows;
   const std::int64_t count = options.integer("count");
   for (std::int64_t i = 0; i < count; ++i) {
     const Pair pair = sentence(chance);
-    english.add(pair.english, sources, false);
-    toy.add(pair.toy, targets, true);
-    toy.add(pair.toy, next, false);
+    add_row(pair.english, english, english_rows);
+    add_row(pair.toy, toy, toy_rows);
   }
-  const auto rows = [&](const std::vector<std::int32_t>& numbers) {
-    return tensor(numbers, {count, kLength});
-  };
-  auto [train, test] = data::arrays(rows(sources), rows(targets), rows(next)).split(0.9);
+  const Tensor source = tensor(english_rows, {count, kLength}), target = tensor(toy_rows, {count, kLength});
+  // What is there of the translation, and each of its next words.
+  auto [train, test] =
+      data::arrays(source, target[{all, slice(0, -1)}], target[{all, slice(1, {})}]).split(0.9);
 
-  Translator model{std::ssize(english.words), std::ssize(toy.words)};
+  Translator model{english.size(), toy.size()};
   const std::int64_t epochs = options.integer("epochs"), steps = (train.size() + 63) / 64;
   training::Trainer trainer(model,
                             optim::Adam(model, {.lr = optim::schedules::one_cycle(3e-3, epochs * steps)}),
@@ -133,28 +129,22 @@ int main(int argc, char** argv) try {
 
   // Word by word, each the most probable one, for all test sentences at once.
   const std::vector<Literal> columns = test.columns();
-  const Tensor source(columns[0]), truth(columns[2]);
-  Tensor written = zeros({test.size(), kLength + 1}, DType::i32).at({all, 0}).set(kStart);
-  const auto best =
-      compile([&](const Tensor& from, const Tensor& to) { return argmax(model.forward(from, to), -1); });
-  for (std::int64_t t = 0; t < kLength; ++t) {
-    const Tensor words = best(source, written[{all, slice(0, kLength)}]);
+  const Tensor unseen(columns[0]), truth(columns[2]);
+  Tensor written = zeros({test.size(), kLength}, DType::i32).at({all, 0}).set(kStart);
+  const auto best = compile([&](const Tensor& from, const Tensor& to) {
+    return argmax(model.forward(from, to), -1).to(DType::i32);
+  });
+  for (std::int64_t t = 0; t + 1 < kLength; ++t) {
+    const Tensor words = best(unseen, written[{all, slice(0, -1)}]);
     written = written.at({all, t + 1}).set(words[{all, t}]).eval();
   }
-  // What follows the stop does not count.
   const Tensor guess = written[{all, slice(1, {})}];
-  const Tensor exact = systole::all(guess == truth || truth == kFill, 1);
-  std::printf("exact translations of unseen sentences %.4f\n", mean(exact.to(DType::f32)).item<double>());
-  for (std::int64_t i = 0; i < 3; ++i) {
-    for (const std::int32_t w : source[i].to_vector<std::int32_t>())
-      std::cout << english.words[w] << (w > kStop ? " " : "");
-    std::cout << "→ ";
-    for (const std::int32_t w : guess[i].to_vector<std::int32_t>()) {
-      if (w == kStop) break;
-      std::cout << toy.words[w] << " ";
-    }
-    std::cout << "\n";
-  }
+  const Tensor exact =
+      systole::all(guess == truth || truth == kFill, 1);  // what follows the stop does not count
+  std::printf("exact translations of %lld unseen sentences: %.4f\n", static_cast<long long>(test.size()),
+              mean(exact.to(DType::f32)).item<double>());
+  for (std::int64_t i = 0; i < 3; ++i)
+    std::cout << text_of(unseen[i], english) << "→ " << text_of(guess[i], toy) << "\n";
 } catch (const std::exception& error) {
   std::cerr << "translation: " << error.what() << "\n";
   return 1;

@@ -9,14 +9,11 @@
 #include <systole/systole.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <random>
 #include <span>
@@ -25,14 +22,15 @@
 #include <vector>
 
 #include "options.h"
+#include "words.h"
 
 using namespace systole;
 
 namespace {
 
-constexpr int kWindow = 3, kNegatives = 6,
-              kRarest = 5;  // neighbours on each side; words seen less often are left out
-constexpr std::int64_t kTable = 1 << 16;
+constexpr int kWindow = 3, kNegatives = 6;  // neighbours on each side; words drawn for each
+constexpr int kRarest = 5;                  // words seen less often are left out
+constexpr int kTable = 1 << 16;
 
 std::string made_up() {
   const std::vector<std::vector<std::string>> words = {{"cat", "dog", "horse", "cow", "rabbit"},
@@ -56,38 +54,21 @@ std::string made_up() {
   return text;
 }
 
-std::string read_text(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) throw Error(ErrorKind::kNotFound, file, "cannot be opened");
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 struct Corpus {
-  std::vector<std::string> words;  // by number
-  std::map<std::string, std::int32_t> numbers;
-  std::vector<std::int32_t> text;
-  std::vector<double> counts;
-};
+  Vocabulary words;
+  std::vector<double> counts;      // by word
+  std::vector<std::int32_t> text;  // without the rarest words
 
-Corpus number(std::string text) {
-  for (char& c : text)
-    c = std::isalpha(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(c)) : ' ';
-  std::istringstream in(text);
-  const std::vector<std::string> all(std::istream_iterator<std::string>(in), {});
-  std::map<std::string, int> counts;
-  for (const std::string& word : all) ++counts[word];
-  Corpus corpus;
-  for (const auto& [word, count] : counts)
-    if (count >= kRarest) {
-      corpus.numbers[word] = static_cast<std::int32_t>(corpus.words.size());
-      corpus.words.push_back(word);
-      corpus.counts.push_back(count);
+  explicit Corpus(const std::vector<std::string>& all_words) {
+    std::map<std::string, int> found;
+    for (const std::string& word : all_words) ++found[word];
+    for (const std::string& word : all_words) {
+      if (found[word] < kRarest) continue;
+      text.push_back(words.add(word));
+      if (words.size() > std::ssize(counts)) counts.push_back(found[word]);
     }
-  for (const std::string& word : all)
-    if (const auto found = corpus.numbers.find(word); found != corpus.numbers.end())
-      corpus.text.push_back(found->second);
-  return corpus;
-}
+  }
+};
 
 // Each word with each of its neighbours; very frequent words are thinned out, as in word2vec.
 data::Source pairs(const Corpus& corpus) {
@@ -131,12 +112,12 @@ int main(int argc, char** argv) try {
   const DeviceScope device(options["device"]);
   random::seed(1);
 
-  const Corpus corpus = number(options.has("data") ? read_text(options["data"]) : made_up());
+  const Corpus corpus(words_of(options.has("data") ? read_text(options["data"]) : made_up()));
   const data::Source data = pairs(corpus);
-  std::printf("%zu words, %zu of them different, %lld pairs\n", corpus.text.size(), corpus.words.size(),
-              static_cast<long long>(data.size()));
+  std::cout << corpus.text.size() << " words, " << corpus.words.size() << " of them different, "
+            << data.size() << " pairs\n";
 
-  SkipGram model{std::ssize(corpus.words), options.integer("width")};
+  SkipGram model{corpus.words.size(), options.integer("width")};
   nn::init::uniform(model.word.weight, -0.5 / 32, 0.5 / 32);
   nn::init::zeros(model.context.weight);
   const Tensor table = table_of(corpus.counts);
@@ -154,11 +135,12 @@ int main(int argc, char** argv) try {
   const Tensor vectors = model.word.weight / norm(model.word.weight, -1, {.keep = true});
   std::istringstream asked(options["near"]);
   for (std::string word; std::getline(asked, word, ',');) {
-    if (!corpus.numbers.contains(word)) throw Error(ErrorKind::kNotFound, word, "the text has no such word");
-    const auto [nearness, places] = top_k(matmul(vectors, vectors[corpus.numbers.at(word)]), 5);
+    const std::int32_t number = corpus.words.number(word, -1);
+    if (number < 0) throw Error(ErrorKind::kNotFound, word, "the text has no such word");
+    const auto [nearness, places] = top_k(matmul(vectors, vectors[number]), 5);
     std::printf("%s:", word.c_str());
     for (int i = 1; i < 5; ++i)  // the nearest is the word itself
-      std::printf(" %s %.2f", corpus.words[places[i].item<std::size_t>()].c_str(),
+      std::printf(" %s %.2f", corpus.words[places[i].item<std::int64_t>()].c_str(),
                   nearness[i].item<double>());
     std::printf("\n");
   }

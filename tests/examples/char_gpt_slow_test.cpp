@@ -1,5 +1,5 @@
-// examples/char_gpt.cpp against PyTorch: the same weights at first (from the counter hash), the same batches, the same
-// number of AdamW steps. tests/parity/char_gpt.py made the fixture.
+// examples/char_gpt.cpp against PyTorch: the same weights at first (from the counter hash), the same batches,
+// the same number of AdamW steps. tests/parity/char_gpt.py made the fixture.
 
 #include <gtest/gtest.h>
 #if __has_include(<nlohmann/json.hpp>)

@@ -30,8 +30,8 @@ data::Source made_up(std::int64_t count) {
   return data::arrays(exp(2 * z + 5), random::bernoulli(keys[2], sigmoid(rule), {count}).to(DType::i32));
 }
 
-// Amounts as orders of magnitude, which may be negative: a bill that was overpaid.
-Tensor magnitudes(const Tensor& x) { return sign(x) * log1p(abs(x)); }
+// Every number as it is and as an order of magnitude, which may be negative: a bill that was overpaid.
+Tensor features(const Tensor& x) { return concat({x, sign(x) * log1p(abs(x))}, 1); }
 
 }  // namespace
 
@@ -48,16 +48,22 @@ int main(int argc, char** argv) try {
               all.info().to_string().c_str(), static_cast<long long>(train.size()),
               static_cast<long long>(test.size()), 100 * share);
 
-  const Tensor x = magnitudes(Tensor(train.columns()[0]));
+  const Tensor x = features(Tensor(train.columns()[0]));
   const Tensor centre = mean(x, 0), spread = stddev(x, 0);
-  nn::Sequential model{nn::Linear(kFeatures, 64), nn::ReLU(), nn::Dropout{0.2},
-                       nn::Linear(64, 32),        nn::ReLU(), nn::Linear(32, 2)};
+  nn::Sequential model{nn::Linear(2 * kFeatures, 64),
+                       nn::ReLU(),
+                       nn::Dropout{0.2},
+                       nn::Linear(64, 32),
+                       nn::ReLU(),
+                       nn::Dropout{0.2},
+                       nn::Linear(32, 2)};
+  const std::int64_t epochs = options.integer("epochs"), steps = epochs * ((train.size() + 127) / 128);
   training::Trainer trainer(
-      model, optim::AdamW(model, {.lr = 2e-3}),
+      model, optim::AdamW(model, {.lr = optim::schedules::cosine(2e-3, steps)}),
       {.loss = {"cross_entropy", {.class_weights = tensor({0.5 / (1 - share), 0.5 / share})}},
        .metrics = {"accuracy", "precision", "recall", "auc"},
-       .prepare = [&](const Tensor& rows) { return (magnitudes(rows) - centre) / spread; }});
-  trainer.fit(train, {.epochs = options.integer("epochs"), .batch = 128, .validation = test, .verbose = 2});
+       .prepare = [&](const Tensor& rows) { return (features(rows) - centre) / spread; }});
+  trainer.fit(train, {.epochs = epochs, .batch = 128, .validation = test, .verbose = 2});
   const training::Logs logs = trainer.evaluate(test);
   std::printf("test AUC %.4f, accuracy %.4f (%.4f by saying no), precision %.4f, recall %.4f\n", logs["auc"],
               logs["accuracy"], 1 - share, logs["precision"], logs["recall"]);

@@ -10,7 +10,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/nearest.h"
 #include "systole/base/error.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
@@ -49,6 +48,7 @@ std::pair<data::Source, data::Source> cut(const data::Source& all, double share,
 
 data::Source limited(const data::Source& source, std::int64_t limit, std::int64_t seed) {
   if (limit <= 0 || source.size() <= limit) return source;
+  if (task_of(source.info().fields.back()) == Task::words) return source.take(limit);  // see cut()
   std::vector<std::int64_t> some = data::permutation(source.size(), static_cast<std::uint64_t>(seed));
   some.resize(static_cast<std::size_t>(limit));
   return source.select(std::move(some));
@@ -353,11 +353,7 @@ data::Transforms parse_augment(const std::vector<std::string>& texts, const Trai
     if (known == std::end(kAugment)) {
       std::vector<std::string_view> names;
       for (const AugmentWord& w : kAugment) names.push_back(w.name);
-      const std::string_view meant = nearest(word, names);
-      throw Error(ErrorKind::kNotFound, where,
-                  fmt::format("there is no change {}{}", in_quotes(word),
-                              meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
-                  fmt::format("one of {}", fmt::join(names, ", ")));
+      throw unknown_name(where, fmt::format("there is no change {}", in_quotes(word)), word, names);
     }
     double value = known->standard;
     if (blank != std::string::npos) {

@@ -201,7 +201,8 @@ TrainingData open_data(const Settings& settings) {
     throw Error(ErrorKind::kInvalidArgument, "data.validation", "neither a share nor a known word",
                 "a number between 0 and 1, \"test\", \"none\" or \"auto\"", in_quotes(word));
   }
-  if (data.test.empty()) data.test = data.validation;
+  data.has_test = !data.test.empty();
+  if (!data.has_test) data.test = data.validation;
 
   if (data.task == Task::numbers) {
     data.outputs = target.type.shape.count();
@@ -249,9 +250,9 @@ data::Source open_test_data(const std::string& spec, const Settings& settings,
 
 std::string described(const TrainingData& data) {
   std::string text = data.train.info().to_string();
-  if (!data.validation.empty() && data.validation.rows() != data.test.rows())
+  if (!data.validation.empty() && (!data.has_test || data.validation.rows() != data.test.rows()))
     text += fmt::format("; validation {}", data.validation.size());
-  if (!data.test.empty()) text += fmt::format("; test {}", data.test.size());
+  if (data.has_test) text += fmt::format("; test {}", data.test.size());
   return text;
 }
 

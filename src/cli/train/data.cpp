@@ -260,7 +260,8 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
   const DType dtype = data.input.dtype;
   if (is_integer(dtype) && dtype != DType::u8) return [](const Tensor& x) { return x; };  // words
   std::string how = settings.normalise;
-  if (how == "auto") how = data.kind == "csv" ? "standard" : dtype == DType::u8 ? "0-1" : "none";
+  if (how == "auto")
+    how = data.kind == "csv" || settings.mels > 0 ? "standard" : dtype == DType::u8 ? "0-1" : "none";
   Statistics numbers;
   if (how == "standard") numbers = measured(data.train, data.input);
   if (!settings.mean.empty() || !settings.stddev.empty()) {

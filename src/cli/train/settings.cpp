@@ -30,8 +30,9 @@ constexpr Key kKeys[] = {
         "another source; auto: the validation data"),
     KEY(data, normalise,
         "0-1 (whole numbers of a picture), standard (mean 0 and deviation 1 over the training data, per "
-        "feature or channel), picture (the same of each picture alone) or none; auto: standard for tables, "
-        "0-1 for pictures"),
+        "feature or channel), picture (the same of each picture alone) or none; auto: standard for tables "
+        "and "
+        "sound, 0-1 for pictures"),
     KEY(data, mean, "subtracted from each feature or channel, of pictures after 0-1"),
     KEY(data, stddev, "divided by, after mean"),
     KEY(data, augment,

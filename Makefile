@@ -5,10 +5,10 @@ build: setup  ## the library and the command, left at build/systole
 	@cmake --preset release --log-level=NOTICE
 	@cmake --build --preset release
 
-demo: setup  ## draws digits, learns them, writes a picture of what it recognises
+demo: setup  ## trains a network on digits that come with it, and leaves a model, plots and a history in build/demo
 	@cmake --preset release --log-level=NOTICE
-	@cmake --build --preset release --target demo
-	@build/examples/demo --out build/predictions.png
+	@cmake --build --preset release --target systole_command
+	@build/systole train --model mlp --data digits --out build/demo --fresh --set train.epochs=6 --set train.batch=64
 
 test:  ## everything a change must pass: release tests, then each fuzzer for 20 s
 	@scripts/test

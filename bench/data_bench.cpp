@@ -21,9 +21,9 @@ const data::Source& pictures() {
   return in_memory;
 }
 
-const data::Transforms kNormalise{data::Normalise{.mean = {0.1307}, .stddev = {0.3081}}};
+const data::Transforms kNormalise{data::Normalize{.mean = {0.1307}, .stddev = {0.3081}}};
 const data::Transforms kAugment{data::Crop{.padding = 2}, data::Flip{}, data::Rotate{},
-                                data::Normalise{.mean = {0.1307}, .stddev = {0.3081}}};
+                                data::Normalize{.mean = {0.1307}, .stddev = {0.3081}}};
 
 // One epoch a round; arguments: batch, workers (-1: auto).
 void load(benchmark::State& state, const data::Transforms& map) {

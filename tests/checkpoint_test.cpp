@@ -18,7 +18,7 @@
 #include "scratch_folder.h"
 #include "systole/systole.h"
 
-namespace systole::train {
+namespace systole::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -382,4 +382,4 @@ TEST_F(CheckpointTest, ChoicesOfKernelsAreThoseOfTheRunThatIsResumed) {
 }
 
 }  // namespace
-}  // namespace systole::train
+}  // namespace systole::training

@@ -267,7 +267,7 @@ Source little_pictures(std::int64_t count) {
 }
 
 const Transforms kAugment{Crop{.padding = 3}, Flip{},      Rotate{.degrees = 20},
-                          Cutout{.size = 5},  Normalise{}, Mixup{.alpha = 0.4, .classes = 10}};
+                          Cutout{.size = 5},  Normalize{}, Mixup{.alpha = 0.4, .classes = 10}};
 
 TEST(Loader, GivesTheOrderOfThePermutationInBatches) {
   Loader loader(counted(10), {.batch = 4, .seed = 5});
@@ -394,7 +394,7 @@ TEST(Loader, TakesPicturesOfDifferentSizesOnceTheyAreResized) {
   std::vector<Sample> samples;
   for (std::int64_t i = 1; i < 9; ++i)
     samples.push_back({Literal::full_int({DType::u8, {i, 2 * i, 3}}, i), Literal::scalar(std::int32_t{0})});
-  Loader loader(samples, {.batch = 8, .shuffle = false, .map = {Resize{4, 4}, Normalise{.scale = 1.0}}});
+  Loader loader(samples, {.batch = 8, .shuffle = false, .map = {Resize{4, 4}, Normalize{.scale = 1.0}}});
   const Batch b = *loader.next();
   EXPECT_EQ(b.arrays[0].type(), (Type{DType::f32, {8, 4, 4, 3}}));
   EXPECT_EQ(b.arrays[0].values<float>().back(), 8);

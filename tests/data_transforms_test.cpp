@@ -57,9 +57,9 @@ TEST(Transforms, DeterministicOnesAgreeWithPyTorchAndNumpyInBothForms) {
     expect_near(on_cpu(transforms, fixture(input)), fixture(wanted), 2e-6);
     expect_near(on_device(transforms, fixture(input)), fixture(wanted), 2e-6);
   };
-  check({Normalise{.mean = {0.4914, 0.4822, 0.4465}, .stddev = {0.2471, 0.2435, 0.2616}}}, "u8",
+  check({Normalize{.mean = {0.4914, 0.4822, 0.4465}, .stddev = {0.2471, 0.2435, 0.2616}}}, "u8",
         "normalised");
-  check({Standardise{}}, "f32", "standardised");
+  check({Standardize{}}, "f32", "standardised");
   check({Rotate{.degrees = 30, .random = false}}, "f32", "rotated_30");
   check({Rotate{.degrees = 90, .fill = 0.25, .random = false}}, "f32", "rotated_90");
   check({Resize{13, 10}}, "f32", "larger");
@@ -153,7 +153,7 @@ TEST(Transforms, TheDeviceDoesWhatTheCpuDoesWithTheSameChoices) {
   for (std::size_t i = 0; i < 3; ++i)
     jitter_picture(picture(jittered, static_cast<std::int64_t>(i)),
                    {bright[i], contrast[i], saturation[i], hue[i]});
-  expect_near(on_device({ColourJitter{0.4, 0.3, 0.2, 0.1}}, f32, key), jittered, 2e-5);
+  expect_near(on_device({ColorJitter{0.4, 0.3, 0.2, 0.1}}, f32, key), jittered, 2e-5);
 
   Literal cut = f32;
   const auto rows = random::randint(two[0], {3}, 0, 7).to_vector<std::int32_t>();
@@ -190,7 +190,7 @@ TEST(Transforms, ChanceIsSharedOutAsItShould) {
     EXPECT_NEAR(moved[0], 2000 / 9.0, 75);
     EXPECT_NEAR(moved[1], 2000 / 9.0, 75);
     EXPECT_NEAR(moved[4], 2000 * 7 / 9.0, 100);  // outside
-    const Literal bright = apply({ColourJitter{.brightness = 0.5}});
+    const Literal bright = apply({ColorJitter{.brightness = 0.5}});
     double sum = 0, least = 1;
     for (std::int64_t i = 0; i < count; ++i) {
       const double v = static_cast<double>(bright.values<float>()[static_cast<std::size_t>(4 * i)]);
@@ -203,8 +203,8 @@ TEST(Transforms, ChanceIsSharedOutAsItShould) {
 }
 
 TEST(Transforms, TheSamplesOfAnEpochAreTheSameAloneAndInABatch) {
-  const Transforms augment{Crop{.padding = 2}, Flip{},     Rotate{}, ColourJitter{0.2, 0.2, 0.2, 0.1},
-                           Cutout{.size = 3},  Normalise{}};
+  const Transforms augment{Crop{.padding = 2}, Flip{},     Rotate{}, ColorJitter{0.2, 0.2, 0.2, 0.1},
+                           Cutout{.size = 3},  Normalize{}};
   const Literal u8 = fixture("u8");
   std::vector<Literal> batch{u8};
   augment.apply(batch, std::vector<std::int64_t>{40, 3, 17}, 9, 2);
@@ -259,7 +259,7 @@ TEST(Transforms, MixupMixesPicturesAndLabelsAlike) {
 
 TEST(Transforms, RunInACompiledStepWithAKey) {
   const Transforms augment{
-      Crop{.padding = 2},  Flip{}, Rotate{}, ColourJitter{0.2, 0.2, 0.2, 0.1}, Cutout{.size = 3}, Normalise{},
+      Crop{.padding = 2},  Flip{}, Rotate{}, ColorJitter{0.2, 0.2, 0.2, 0.1}, Cutout{.size = 3}, Normalize{},
       Mixup{.classes = 10}};
   const auto step = compile([&](const Tensor& x, const Tensor& y, const Tensor& key) {
     const std::vector<Tensor> made = augment({x, y}, key);
@@ -282,10 +282,10 @@ TEST(Transforms, RefuseWhatIsNoPictureAndWrongNumbers) {
     error_of(ErrorKind::kShape, [&] { on_device(t, row); });
   }
   for (const auto& run : {on_cpu, +[](const Transforms& t, const Literal& x) { return on_device(t, x); }}) {
-    error_of(ErrorKind::kShape, [&] { run({ColourJitter{.hue = 0.1}}, grey); });
+    error_of(ErrorKind::kShape, [&] { run({ColorJitter{.hue = 0.1}}, grey); });
     error_of(ErrorKind::kShape, [&] { run({Crop{.height = 9}}, grey); });
-    error_of(ErrorKind::kShape, [&] { run({Normalise{.mean = {1, 2, 3}}}, grey); });
-    error_of(ErrorKind::kInvalidArgument, [&] { run({Normalise{.stddev = {0}}}, grey); });
+    error_of(ErrorKind::kShape, [&] { run({Normalize{.mean = {1, 2, 3}}}, grey); });
+    error_of(ErrorKind::kInvalidArgument, [&] { run({Normalize{.stddev = {0}}}, grey); });
     error_of(ErrorKind::kInvalidArgument, [&] { run({Resize{}}, grey); });
     error_of(ErrorKind::kUnsupported, [&] { run({Custom{}}, grey); });
   }

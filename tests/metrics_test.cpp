@@ -305,14 +305,14 @@ TEST(Metrics, ErrorsNameWhatWasExpected) {
 class HistoryTest : public ScratchFolder {};
 
 TEST_F(HistoryTest, CsvKeepsEveryBitAndWhatIsMissing) {
-  train::History history;
+  training::History history;
   history.add({{"loss", 0.1}, {"lr", 1e-3}});
   history.add({{"loss", kNaN}, {"lr", 1e-300}, {"val_loss", -1.0 / 3}});
   history.add({{"val_loss", std::numeric_limits<double>::infinity()}});
   EXPECT_EQ(history.to_csv(),
             "epoch,loss,lr,val_loss\n1,0.1,0.001,\n2,nan,1e-300,-0.3333333333333333\n3,,,inf\n");
   history.write_csv(folder_ / "h.csv");
-  const train::History read = train::History::read_csv(folder_ / "h.csv");
+  const training::History read = training::History::read_csv(folder_ / "h.csv");
   EXPECT_TRUE(read == history);
   EXPECT_EQ(read.names(), (std::vector<std::string>{"loss", "lr", "val_loss"}));
   EXPECT_FALSE(read.at(0, "val_loss").has_value());
@@ -323,7 +323,7 @@ TEST_F(HistoryTest, CsvKeepsEveryBitAndWhatIsMissing) {
 }
 
 TEST_F(HistoryTest, RefusesWhatIsNoHistory) {
-  train::History history;
+  training::History history;
   error_of(ErrorKind::kInvalidArgument, [&] { history.add({{"a,b", 1}}); });
   error_of(ErrorKind::kInvalidArgument, [&] { history.add({{"a", 1}, {"a", 2}}); });
   error_of(ErrorKind::kInvalidArgument, [&] { history.add({{"epoch", 1}}); });
@@ -331,7 +331,7 @@ TEST_F(HistoryTest, RefusesWhatIsNoHistory) {
   history.add({{"val_loss", 1}});
   std::string text = error_of(ErrorKind::kNotFound, [&] { history["val_los"]; });
   EXPECT_NE(text.find("\"val_loss\"?"), std::string::npos) << text;
-  const auto parse = [](std::string_view csv) { return train::History::parse_csv(csv, "h.csv"); };
+  const auto parse = [](std::string_view csv) { return training::History::parse_csv(csv, "h.csv"); };
   text = error_of(ErrorKind::kParse, [&] { parse("epoch,loss\n1,0.5\n2,x\n"); });
   EXPECT_NE(text.find("h.csv: line 3"), std::string::npos) << text;
   error_of(ErrorKind::kParse, [&] { parse("epoch,loss\n1\n"); });

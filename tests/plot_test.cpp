@@ -20,12 +20,12 @@
 namespace systole {
 namespace {
 
-using train::Axis;
-using train::make_axis;
+using training::Axis;
+using training::make_axis;
 
 std::vector<std::string> labels(const Axis& axis) {
   std::vector<std::string> found;
-  for (const train::Tick& tick : axis.ticks)
+  for (const training::Tick& tick : axis.ticks)
     if (!tick.label.empty()) found.push_back(tick.label);
   return found;
 }
@@ -60,11 +60,11 @@ TEST(Axis, ManyTicksAreNeverMadeAndEqualValuesHaveRoom) {
 
 TEST(Font, EveryLetterHasStrokesInsideItsWidth) {
   for (char c = '!'; c < 0x7f; ++c) {
-    const train::drawing::StrokeText letter = train::drawing::stroke_text(std::string(1, c));
+    const training::drawing::StrokeText letter = training::drawing::stroke_text(std::string(1, c));
     EXPECT_FALSE(letter.strokes.empty()) << c;
     for (const auto& stroke : letter.strokes) {
       EXPECT_FALSE(stroke.empty()) << c;
-      for (const train::drawing::Point& p : stroke) {
+      for (const training::drawing::Point& p : stroke) {
         EXPECT_GE(p.x, 0.5) << c;
         EXPECT_LE(p.x, letter.width - 0.5) << c;
         EXPECT_GE(p.y, -4.5) << c;
@@ -72,16 +72,16 @@ TEST(Font, EveryLetterHasStrokesInsideItsWidth) {
       }
     }
   }
-  EXPECT_GT(train::drawing::text_width("WWW", 13), train::drawing::text_width("iii", 13));
-  EXPECT_EQ(train::drawing::shortened("short", 13, 500), "short");
+  EXPECT_GT(training::drawing::text_width("WWW", 13), training::drawing::text_width("iii", 13));
+  EXPECT_EQ(training::drawing::shortened("short", 13, 500), "short");
   EXPECT_EQ(
-      train::drawing::shortened("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 13, 30).find('\xa9'),
-      1u);                                  // never half a letter
-  train::drawing::stroke_text("\xff\xc3");  // wrong bytes are letters too
+      training::drawing::shortened("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 13, 30).find('\xa9'),
+      1u);                                     // never half a letter
+  training::drawing::stroke_text("\xff\xc3");  // wrong bytes are letters too
 }
 
-train::History history() {
-  train::History h;
+training::History history() {
+  training::History h;
   for (int epoch = 0; epoch < 5; ++epoch)
     h.add({{"loss", 1.0 / (epoch + 1)}, {"val_loss", 1.2 / (epoch + 1)}, {"seconds", 1}});
   return h;
@@ -94,37 +94,37 @@ std::size_t count(const std::string& text, const std::string& part) {
 }
 
 TEST(Chart, AHistoryShowsTrainingAndValidation) {
-  const std::string svg = train::history_chart(history(), "loss").svg();
+  const std::string svg = training::history_chart(history(), "loss").svg();
   for (const char* part : {">training<", ">validation<", ">Loss<", ">epoch<", "width=\"960\" height=\"600\""})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   EXPECT_EQ(count(svg, "<circle"), 10u);
-  EXPECT_EQ(train::history_chart(history(), "seconds").svg().find(">training<"), std::string::npos);
-  const std::string text = error_of(ErrorKind::kNotFound, [] { train::history_chart(history(), "los"); });
+  EXPECT_EQ(training::history_chart(history(), "seconds").svg().find(">training<"), std::string::npos);
+  const std::string text = error_of(ErrorKind::kNotFound, [] { training::history_chart(history(), "los"); });
   EXPECT_NE(text.find("\"loss\"?"), std::string::npos) << text;
 }
 
 TEST(Chart, PointsThatAreNotFiniteAreGaps) {
   const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
-  const std::string svg = train::chart({{"", {}, {1, 2, nan, 3, inf, 4, 5, 6}}}).svg();
+  const std::string svg = training::chart({{"", {}, {1, 2, nan, 3, inf, 4, 5, 6}}}).svg();
   EXPECT_EQ(count(svg, "<circle"), 6u);
   EXPECT_EQ(count(svg, "stroke-width=\"2\""), 2u);  // the single point between gaps is no line
-  EXPECT_EQ(count(train::chart({{"", {}, {1, 0, -1, 10}}}, {.log_y = true}).svg(), "<circle"), 2u);
-  error_of(ErrorKind::kInvalidArgument, [&] { train::chart({{"", {}, {nan, inf}}}); });
-  error_of(ErrorKind::kInvalidArgument, [] { train::chart({{"", {}, {-1}}}, {.log_y = true}); });
-  error_of(ErrorKind::kInvalidArgument, [] { train::chart({}); });
-  error_of(ErrorKind::kInvalidArgument, [] { train::chart({{"", {1, 2}, {1}}}); });
-  error_of(ErrorKind::kInvalidArgument, [] { train::chart({{"", {}, {1}}}, {.width = 20}); });
+  EXPECT_EQ(count(training::chart({{"", {}, {1, 0, -1, 10}}}, {.log_y = true}).svg(), "<circle"), 2u);
+  error_of(ErrorKind::kInvalidArgument, [&] { training::chart({{"", {}, {nan, inf}}}); });
+  error_of(ErrorKind::kInvalidArgument, [] { training::chart({{"", {}, {-1}}}, {.log_y = true}); });
+  error_of(ErrorKind::kInvalidArgument, [] { training::chart({}); });
+  error_of(ErrorKind::kInvalidArgument, [] { training::chart({{"", {1, 2}, {1}}}); });
+  error_of(ErrorKind::kInvalidArgument, [] { training::chart({{"", {}, {1}}}, {.width = 20}); });
 }
 
 TEST(Chart, TextIsEscaped) {
-  const std::string svg = train::chart({{"a<b & c", {}, {1, 2}}}, {.title = "x\x01\xff</svg>"}).svg();
+  const std::string svg = training::chart({{"a<b & c", {}, {1, 2}}}, {.title = "x\x01\xff</svg>"}).svg();
   EXPECT_NE(svg.find(">a&lt;b &amp; c<"), std::string::npos);
   EXPECT_NE(svg.find(">x ?&lt;/svg&gt;<"), std::string::npos);
 }
 
 // The colour of the series at the place of a point, paper in the corners.
 TEST(Chart, PixelsShowTheLine) {
-  const train::Figure figure = train::chart({{"", {}, {3, 3, 3}}});
+  const training::Figure figure = training::chart({{"", {}, {3, 3, 3}}});
   const Literal picture = figure.picture();
   ASSERT_EQ(picture.type(), (Type{DType::u8, {600, 960, 3}}));
   const auto pixels = picture.values<std::uint8_t>();
@@ -139,7 +139,7 @@ TEST(Chart, PixelsShowTheLine) {
 TEST(Chart, AMillionPointsAreThinned) {
   std::vector<double> y(1'000'000);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<double>(i * 2654435761u % 1000u);
-  EXPECT_LT(train::chart({{"", {}, y}}).svg().size(), 200'000u);
+  EXPECT_LT(training::chart({{"", {}, y}}).svg().size(), 200'000u);
 }
 
 metrics::ConfusionMatrix matrix(std::int64_t classes) {
@@ -151,27 +151,28 @@ metrics::ConfusionMatrix matrix(std::int64_t classes) {
 }
 
 TEST(ConfusionChart, ShowsCountsSharesAndNames) {
-  const std::string svg = train::confusion_chart(matrix(3), {.names = {"cat", "dog", "a<b"}}).svg();
+  const std::string svg = training::confusion_chart(matrix(3), {.names = {"cat", "dog", "a<b"}}).svg();
   for (const char* part : {">90<", ">cat<", ">a&lt;b<", ">predicted<", ">true<", ">Confusion matrix<"})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   // The row of cat is 90, 1, 2: its share is 0.97 (by hand).
-  EXPECT_NE(train::confusion_chart(matrix(3), {.normalize = true}).svg().find(">0.97<"), std::string::npos);
-  EXPECT_EQ(train::confusion_chart(matrix(4), {.width = 500, .height = 480}).picture().type(),
+  EXPECT_NE(training::confusion_chart(matrix(3), {.normalize = true}).svg().find(">0.97<"),
+            std::string::npos);
+  EXPECT_EQ(training::confusion_chart(matrix(4), {.width = 500, .height = 480}).picture().type(),
             (Type{DType::u8, {480, 500, 3}}));
-  EXPECT_EQ(train::confusion_chart(matrix(200)).svg().find(">3<"),
+  EXPECT_EQ(training::confusion_chart(matrix(200)).svg().find(">3<"),
             std::string::npos);  // no room for numbers
-  error_of(ErrorKind::kInvalidArgument, [] { train::confusion_chart({}); });
-  error_of(ErrorKind::kInvalidArgument, [] { train::confusion_chart(matrix(3), {.names = {"cat"}}); });
+  error_of(ErrorKind::kInvalidArgument, [] { training::confusion_chart({}); });
+  error_of(ErrorKind::kInvalidArgument, [] { training::confusion_chart(matrix(3), {.names = {"cat"}}); });
   error_of(ErrorKind::kInvalidArgument,
-           [] { train::confusion_chart(matrix(300), {.width = 300, .height = 300}); });
+           [] { training::confusion_chart(matrix(300), {.width = 300, .height = 300}); });
 }
 
 class PlotTest : public ScratchFolder {};
 
 TEST_F(PlotTest, TheExtensionDecides) {
-  const train::Figure figure =
-      train::grid({train::history_chart(history(), "loss"), train::confusion_chart(matrix(2)),
-                   train::chart({{"", {}, {1, 2}}})});
+  const training::Figure figure =
+      training::grid({training::history_chart(history(), "loss"), training::confusion_chart(matrix(2)),
+                      training::chart({{"", {}, {1, 2}}})});
   EXPECT_EQ(figure.height(), 1200);
   const auto start = [&](const std::string& name) {
     std::ifstream file(folder_ / name, std::ios::binary);

@@ -348,6 +348,9 @@ TEST_F(SavedModelTest, FilesThatAreNoModelSayWhatToDo) {
   error_of(ErrorKind::kInvalidArgument,
            [&] { save(file(), tiny(), {Shape{1, 2}}, {.metadata = {{"format", "x"}}}); });
   error_of(ErrorKind::kShape, [&] { save(file(), tiny(), {Shape{1, 3}}); });
+  const SavedModel empty;
+  error_of(ErrorKind::kInvalidArgument, [&] { empty(waves({1, 2})); });
+  error_of(ErrorKind::kInvalidArgument, [&] { empty.summary(); });
 }
 
 // A graph with a description, digest and all.

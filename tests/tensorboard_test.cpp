@@ -142,7 +142,7 @@ TEST(Protobuf, ReadsBackAndRefusesWhatIsMalformed) {
 }
 
 TEST(Events, ReadsWhatTheRealPackageWrote) {
-  const auto scalars = train::read_scalars(fs::path(SYSTOLE_TEST_DATA) / "events");
+  const auto scalars = training::read_scalars(fs::path(SYSTOLE_TEST_DATA) / "events");
   ASSERT_EQ(scalars.size(), 3u);  // the text is no scalar
   const auto& loss = scalars.at("loss");
   ASSERT_EQ(loss.size(), 4u);
@@ -192,7 +192,7 @@ TEST(Events, AGraphIsGroupedByModules) {
   const Net net;
   parameters(net);
   const auto forward = compile([&](const Tensor& x) { return net.forward(x); });
-  const auto nodes = nodes_of(train::graph_def(forward.graph(ones({5, 3}))));
+  const auto nodes = nodes_of(training::graph_def(forward.graph(ones({5, 3}))));
   std::set<std::string> boxes;
   for (const auto& [name, inputs] : nodes) {
     boxes.insert(name.substr(0, name.rfind('/') == std::string::npos ? 0 : name.rfind('/')));
@@ -210,7 +210,7 @@ TEST_F(EventsTest, WritesEverything) {
   const char* wanted = std::getenv("SYSTOLE_TENSORBOARD_LOG");
   const fs::path folder = wanted != nullptr ? fs::path(wanted) : folder_ / "runs" / "one";
   {
-    train::SummaryWriter board(folder);
+    training::SummaryWriter board(folder);
     EXPECT_TRUE(board.file().filename().string().starts_with("events.out.tfevents."));
     for (int step = 0; step < 5; ++step) board.scalar("train/loss", 1.0 / (step + 1), step);
     board.scalar("bad", std::numeric_limits<double>::infinity(), 3);
@@ -233,9 +233,9 @@ TEST_F(EventsTest, WritesEverything) {
     error_of(ErrorKind::kInvalidArgument, [&] { board.scalar("", 1, 1); });
     error_of(ErrorKind::kShape, [&] { board.image("x", Literal({DType::f32, {2, 2}}), 1); });
     board.flush();
-    EXPECT_EQ(train::read_scalars(board.file()).size(), 3u);
+    EXPECT_EQ(training::read_scalars(board.file()).size(), 3u);
   }
-  const auto scalars = train::read_scalars(folder);
+  const auto scalars = training::read_scalars(folder);
   ASSERT_EQ(scalars.at("train/loss").size(), 5u);
   EXPECT_EQ(scalars.at("train/loss")[2].value, 1.0f / 3);
   EXPECT_TRUE(std::isinf(scalars.at("bad")[0].value));
@@ -244,7 +244,7 @@ TEST_F(EventsTest, WritesEverything) {
 
 TEST_F(EventsTest, ThreadsShareAWriterAndWritersAFolder) {
   {
-    train::SummaryWriter one(folder_), two(folder_);
+    training::SummaryWriter one(folder_), two(folder_);
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&, t] {
@@ -252,7 +252,7 @@ TEST_F(EventsTest, ThreadsShareAWriterAndWritersAFolder) {
       });
     for (std::thread& thread : threads) thread.join();
   }
-  const auto scalars = train::read_scalars(folder_);
+  const auto scalars = training::read_scalars(folder_);
   EXPECT_EQ(scalars.at("a").size(), 1000u);
   EXPECT_EQ(scalars.at("b").size(), 1000u);
 }
@@ -260,10 +260,10 @@ TEST_F(EventsTest, ThreadsShareAWriterAndWritersAFolder) {
 TEST_F(EventsTest, AFolderThatCannotBeMadeIsNamed) {
   std::ofstream(folder_ / "file") << "x";
   const std::string text =
-      error_of(ErrorKind::kIo, [&] { train::SummaryWriter board(folder_ / "file" / "run"); });
+      error_of(ErrorKind::kIo, [&] { training::SummaryWriter board(folder_ / "file" / "run"); });
   EXPECT_NE(text.find("file"), std::string::npos) << text;
-  error_of(ErrorKind::kNotFound, [&] { train::read_scalars(folder_); });
-  error_of(ErrorKind::kNotFound, [&] { train::read_scalars(folder_ / "absent"); });
+  error_of(ErrorKind::kNotFound, [&] { training::read_scalars(folder_); });
+  error_of(ErrorKind::kNotFound, [&] { training::read_scalars(folder_ / "absent"); });
 }
 
 }  // namespace

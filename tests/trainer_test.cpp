@@ -20,9 +20,9 @@
 namespace systole {
 namespace {
 
-using train::FitOptions;
-using train::Trainer;
-using train::TrainerOptions;
+using training::FitOptions;
+using training::Trainer;
+using training::TrainerOptions;
 
 // Points of two noisy classes, [count, 4] and labels 0 and 1.
 struct Points {
@@ -81,7 +81,7 @@ class TrainerTest : public testing::Test {
 TEST_F(TrainerTest, FitEqualsALoopByHand) {
   Net net = seeded_net();
   Trainer trainer(net, optim::SGD(net, {.lr = 0.1, .momentum = 0.9}), {.metrics = {"accuracy"}});
-  const train::FitResult result = trainer.fit(source, {.epochs = 2, .batch = 8, .seed = 5, .verbose = 0});
+  const training::FitResult result = trainer.fit(source, {.epochs = 2, .batch = 8, .seed = 5, .verbose = 0});
 
   Net by_hand = seeded_net();
   optim::SGD opt(by_hand, {.lr = 0.1, .momentum = 0.9});
@@ -142,7 +142,7 @@ TEST_F(TrainerTest, EvaluateGivesTheMeanLossAndTheMetrics) {
   Trainer trainer(model, optim::SGD(model), {.metrics = {"accuracy", "f1_macro"}});
   // Rows [2,0], [0,1], [0,3] with labels 0, 0, 1: losses log(1+e^-2), log(1+e), log(1+e^-3).
   const Tensor x = tensor({{2, 0}, {0, 1}, {0, 3}}, DType::f32), y = tensor({0, 0, 1});
-  const train::Logs logs = trainer.evaluate(x, y, {.batch = 2});
+  const training::Logs logs = trainer.evaluate(x, y, {.batch = 2});
   EXPECT_NEAR(logs["loss"],
               (std::log1p(std::exp(-2)) + std::log1p(std::exp(1)) + std::log1p(std::exp(-3))) / 3, 1e-6);
   EXPECT_NEAR(logs["accuracy"], 2.0 / 3, 1e-6);
@@ -154,7 +154,7 @@ TEST_F(TrainerTest, EvaluateGivesTheMeanLossAndTheMetrics) {
 TEST_F(TrainerTest, ValidationSplitKeepsTheEnd) {
   Net net = seeded_net();
   Trainer trainer(net, optim::SGD(net, {.lr = 0.0}));
-  const train::FitResult result =
+  const training::FitResult result =
       trainer.fit(source, {.epochs = 1, .batch = 10, .validation_split = 0.2, .verbose = 0});
   EXPECT_NEAR(result["loss"][0], trainer.evaluate(source.take(40))["loss"], 1e-6);
   EXPECT_NEAR(result["val_loss"][0], trainer.evaluate(source.skip(40))["loss"], 1e-6);
@@ -164,13 +164,13 @@ TEST_F(TrainerTest, DataThatRunsOutIsReported) {
   Net net = seeded_net();
   Trainer trainer(net, optim::SGD(net));
   std::ostringstream out;
-  const train::FitResult result =
+  const training::FitResult result =
       trainer.fit(source, {.epochs = 1, .batch = 10, .steps_per_epoch = 9, .verbose = 2, .out = &out});
   EXPECT_TRUE(result.ran_out);
   EXPECT_NE(out.str().find("it has 5 steps of 10 samples, steps_per_epoch is 9"), std::string::npos)
       << out.str();
   // Endless data has as many as are asked for.
-  const train::FitResult endless =
+  const training::FitResult endless =
       trainer.fit(source.repeat(), {.epochs = 1, .batch = 10, .steps_per_epoch = 9, .verbose = 0});
   EXPECT_FALSE(endless.ran_out);
   EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [&] { trainer.fit(source.repeat(), {.verbose = 0}); })
@@ -195,21 +195,22 @@ TEST_F(TrainerTest, CallbacksSeeStopAndSchedule) {
   Trainer trainer(net, optim::SGD(net, {.lr = 0.1}));
   const Scratch folder;
   std::vector<double> rates;
-  const train::FitResult result = trainer.fit(
+  const training::FitResult result = trainer.fit(
       source,
       {.epochs = 10,
        .batch = 10,
        .verbose = 0,
-       .callbacks = {train::schedule([](std::int64_t epoch, double lr) { return epoch == 1 ? lr : lr / 2; }),
-                     train::csv_log(folder.path() / "log.csv"), train::on_epoch_end([&](train::Run& run) {
-                       rates.push_back(run.lr());
-                       if (run.epoch() == 3) run.stop("enough");
-                     })}});
+       .callbacks = {
+           training::schedule([](std::int64_t epoch, double lr) { return epoch == 1 ? lr : lr / 2; }),
+           training::csv_log(folder.path() / "log.csv"), training::on_epoch_end([&](training::Run& run) {
+             rates.push_back(run.lr());
+             if (run.epoch() == 3) run.stop("enough");
+           })}});
   EXPECT_EQ(result.stopped, "enough");
   EXPECT_EQ(result.epochs(), 3u);
   ASSERT_EQ(rates.size(), 3u);
   EXPECT_NEAR(rates[2], 0.025, 1e-9);
-  EXPECT_EQ(train::History::read_csv(folder.path() / "log.csv")["loss"], result["loss"]);
+  EXPECT_EQ(training::History::read_csv(folder.path() / "log.csv")["loss"], result["loss"]);
 }
 
 // Learns for two epochs; then its weights are turned round after every launch.
@@ -217,18 +218,18 @@ TEST_F(TrainerTest, EarlyStoppingBringsTheBestWeightsBack) {
   Net net = seeded_net();
   Trainer trainer(net, optim::SGD(net, {.lr = 0.1}));
   std::vector<std::vector<float>> after;
-  const auto spoil = [&](train::Run& run) {
+  const auto spoil = [&](training::Run& run) {
     if (run.epoch() > 2) net.fc2.weight.assign(Tensor(net.fc2.weight) * -9);
   };
-  const train::FitResult result =
-      trainer.fit(source, {.epochs = 20,
-                           .batch = 50,
-                           .validation = source,
-                           .verbose = 0,
-                           .callbacks = {train::on_steps_end(spoil), train::on_epoch_end([&](train::Run&) {
-                                           after.push_back(flat(parameters(net)));
-                                         }),
-                                         train::early_stopping({.patience = 2, .restore_best = true})}});
+  const training::FitResult result = trainer.fit(
+      source, {.epochs = 20,
+               .batch = 50,
+               .validation = source,
+               .verbose = 0,
+               .callbacks = {training::on_steps_end(spoil), training::on_epoch_end([&](training::Run&) {
+                               after.push_back(flat(parameters(net)));
+                             }),
+                             training::early_stopping({.patience = 2, .restore_best = true})}});
   EXPECT_EQ(result.epochs(), 4u);
   EXPECT_NE(result.stopped.find("val_loss"), std::string::npos) << result.stopped;
   EXPECT_EQ(flat(parameters(net)), after[1]);
@@ -275,7 +276,7 @@ TEST_F(TrainerTest, FieldsAreArgumentsAndAloneTheyAreTheirOwnTarget) {
   Trainer autoencoder(coder, "adam", {.loss = "mse"});
   EXPECT_GT(autoencoder.fit(data::arrays(data.x), {.epochs = 1, .batch = 10, .verbose = 0}).logs["loss"], 0);
 
-  Trainer own(two, "adam", {.step = [&](std::span<const Tensor> fields) -> train::Outcome {
+  Trainer own(two, "adam", {.step = [&](std::span<const Tensor> fields) -> training::Outcome {
                 return {mean(square(two.forward(fields[0], fields[0])))};
               }});
   EXPECT_GT(own.fit(source, {.epochs = 1, .batch = 10, .verbose = 0}).logs["loss"], 0);
@@ -324,10 +325,10 @@ TEST_F(TrainerTest, BadGradientsAreFoundToo) {
 }
 
 TEST_F(TrainerTest, MixedPrecisionLearns) {
-  for (const train::Precision precision : {train::Precision::bf16, train::Precision::f16}) {
+  for (const training::Precision precision : {training::Precision::bf16, training::Precision::f16}) {
     Net net = seeded_net();
     Trainer trainer(net, optim::Adam(net, {.lr = 0.01}), {.metrics = {"accuracy"}, .precision = precision});
-    const train::FitResult result = trainer.fit(source, {.epochs = 10, .batch = 10, .verbose = 0});
+    const training::FitResult result = trainer.fit(source, {.epochs = 10, .batch = 10, .verbose = 0});
     EXPECT_LT(result.logs["loss"], 0.8 * result["loss"][0]);
     EXPECT_EQ(net.fc1.weight.dtype(), DType::f32);
   }
@@ -347,28 +348,28 @@ struct DropNet {
 };
 
 std::vector<float> trained(const data::Source& source, const std::filesystem::path& folder,
-                           std::int64_t crash_at, train::History* history = nullptr) {
+                           std::int64_t crash_at, training::History* history = nullptr) {
   random::seed(4);
   DropNet net;
   Trainer trainer(net, optim::Adam(net, {.lr = optim::schedules::cosine(0.01, 20)}),
                   {.metrics = {"accuracy"}, .ema = 0.9});
   FitOptions options{.epochs = 4, .batch = 8, .validation = source, .verbose = 0};
-  options.callbacks = {train::early_stopping({.patience = 100, .restore_best = true})};
+  options.callbacks = {training::early_stopping({.patience = 100, .restore_best = true})};
   options.steps_per_call = 2;
   if (!folder.empty()) options.checkpoints = {.folder = folder, .every_steps = 2};
   if (crash_at > 0)
-    options.callbacks.push_back(train::on_steps_end([&](train::Run& run) {
+    options.callbacks.push_back(training::on_steps_end([&](training::Run& run) {
       if (run.step() >= crash_at) throw Crash("crash");
     }));
   else
-    options.callbacks.push_back(train::on_steps_end([](train::Run&) {}));
-  train::FitResult result = trainer.fit(source, options);
+    options.callbacks.push_back(training::on_steps_end([](training::Run&) {}));
+  training::FitResult result = trainer.fit(source, options);
   if (history != nullptr) *history = result;
   return flat(variables(net));
 }
 
 TEST_F(TrainerTest, ResumedRunsEndWithTheSameWeights) {
-  train::History whole, resumed;
+  training::History whole, resumed;
   const std::vector<float> expected = trained(source, {}, 0, &whole);
   for (const std::int64_t crash_at : {1, 6, 9, 14, 27}) {
     const Scratch folder;
@@ -402,17 +403,17 @@ TEST_F(TrainerTest, CtrlCEndsAfterTheLaunchWithACheckpoint) {
 
   Net net = seeded_net();
   FitOptions stopping = options;
-  stopping.callbacks = {train::on_steps_end([](train::Run& run) {
+  stopping.callbacks = {training::on_steps_end([](training::Run& run) {
     if (run.step() == 4) std::raise(SIGINT);
   })};
-  options.callbacks = {train::on_steps_end([](train::Run&) {})};
+  options.callbacks = {training::on_steps_end([](training::Run&) {})};
   {
     Trainer trainer(net, optim::Adam(net));
     EXPECT_TRUE(trainer.fit(source, stopping).interrupted);
   }
   Net again = seeded_net();
   Trainer trainer(again, optim::Adam(again));
-  const train::FitResult result = trainer.fit(source, options);
+  const training::FitResult result = trainer.fit(source, options);
   EXPECT_TRUE(result.resumed);
   EXPECT_FALSE(result.interrupted);
   EXPECT_EQ(flat(parameters(again)), flat(parameters(expected)));

@@ -3,7 +3,7 @@
 // Data to learn from, and pictures to look at.
 //
 //   auto [train, test] = data::open("mnist:data/mnist");       // sets.h: files; source.h: what to do with
-//   them data::Loader loader(train, {.batch = 64, .map = {data::Flip{}, data::Normalise{}}}); for (const
+//   them data::Loader loader(train, {.batch = 64, .map = {data::Flip{}, data::Normalize{}}}); for (const
 //   data::Batch& b : loader) step(b.x(), b.y());
 
 #include <cstdint>

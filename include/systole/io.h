@@ -14,9 +14,12 @@
 
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
+#include "systole/io/archive.h"
 #include "systole/io/named_array.h"
+#include "systole/io/picture.h"
 #include "systole/io/safetensors.h"
 #include "systole/io/tokenizer.h"
+#include "systole/io/wav.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole::io {

@@ -36,10 +36,10 @@ struct Options {
 struct Curves {
   std::string name;
   std::string x;  // "epoch", or "step" of TensorBoard's files
-  std::vector<std::pair<std::string, train::Series>> all;
+  std::vector<std::pair<std::string, training::Series>> all;
   fs::path confusion;  // empty without one
 
-  const train::Series* find(std::string_view column) const {
+  const training::Series* find(std::string_view column) const {
     for (const auto& [key, series] : all)
       if (key == column) return &series;
     return nullptr;
@@ -53,7 +53,7 @@ bool has_events(const fs::path& folder) {
   return false;
 }
 
-Curves of_history(const train::History& history) {
+Curves of_history(const training::History& history) {
   Curves curves;
   curves.x = "epoch";
   for (const std::string& name : history.names()) curves.all.push_back({name, {name, {}, history[name]}});
@@ -63,13 +63,13 @@ Curves of_history(const train::History& history) {
 Curves of_events(const fs::path& place) {
   Curves curves;
   curves.x = "step";
-  for (const auto& [tag, points] : train::read_scalars(place)) {
+  for (const auto& [tag, points] : training::read_scalars(place)) {
     // The names that a history has: train/loss is loss, validation/loss val_loss.
     std::string name = tag;
     if (tag.starts_with("train/")) name = tag.substr(6);
     if (tag.starts_with("validation/")) name = "val_" + tag.substr(11);
-    train::Series series{name};
-    for (const train::ScalarPoint& point : points) {
+    training::Series series{name};
+    for (const training::ScalarPoint& point : points) {
       series.x.push_back(static_cast<double>(point.step));
       series.y.push_back(point.value);
     }
@@ -85,9 +85,9 @@ Curves read(const std::string& place) {
   if (!fs::is_directory(path))
     curves = path.filename().string().find("tfevents") != std::string::npos
                  ? of_events(path)
-                 : of_history(train::History::read_csv(path));
+                 : of_history(training::History::read_csv(path));
   else if (fs::exists(path / "history.csv"))
-    curves = of_history(train::History::read_csv(path / "history.csv"));
+    curves = of_history(training::History::read_csv(path / "history.csv"));
   else if (has_events(path))
     curves = of_events(path);
   else
@@ -110,12 +110,12 @@ std::vector<std::string> columns_of(const std::vector<Curves>& runs) {
   return names;
 }
 
-train::Figure draw(const std::vector<Curves>& runs, const std::string& column, const Options& options) {
-  std::vector<train::Series> series;
+training::Figure draw(const std::vector<Curves>& runs, const std::string& column, const Options& options) {
+  std::vector<training::Series> series;
   for (const Curves& run : runs)
     for (const std::string prefix : {"", "val_"})
-      if (const train::Series* found = run.find(prefix + column)) {
-        train::Series copy = *found;
+      if (const training::Series* found = run.find(prefix + column)) {
+        training::Series copy = *found;
         const std::string part = prefix.empty() ? "training" : "validation";
         copy.name = runs.size() == 1 ? part : fmt::format("{} {}", run.name, part);
         series.push_back(std::move(copy));
@@ -126,10 +126,10 @@ train::Figure draw(const std::vector<Curves>& runs, const std::string& column, c
     const std::vector<std::string_view> known(names.begin(), names.end());
     throw unknown_name("--y " + column, "no run has it", column, known);
   }
-  return train::chart(series, {.title = options.title.empty() ? column : options.title,
-                               .x_label = runs[0].x,
-                               .y_label = column,
-                               .log_y = options.log_y});
+  return training::chart(series, {.title = options.title.empty() ? column : options.title,
+                                  .x_label = runs[0].x,
+                                  .y_label = column,
+                                  .log_y = options.log_y});
 }
 
 int run(const Options& options) {
@@ -142,7 +142,7 @@ int run(const Options& options) {
     if (runs.size() == 1 && !runs[0].confusion.empty()) what.push_back("confusion");
   }
   if (what.empty()) throw Error(ErrorKind::kNotFound, options.runs[0], "it has nothing to draw");
-  std::vector<train::Figure> figures;
+  std::vector<training::Figure> figures;
   for (const std::string& name : what) {
     if (name != "confusion") {
       figures.push_back(draw(runs, name, options));
@@ -155,7 +155,7 @@ int run(const Options& options) {
       figures.push_back(read_confusion(one.confusion));
     }
   }
-  (figures.size() == 1 ? figures[0] : train::grid(figures)).save(options.out);
+  (figures.size() == 1 ? figures[0] : training::grid(figures)).save(options.out);
   put(fmt::format("{}: {}\n", options.out, fmt::join(what, ", ")));
   return 0;
 }

@@ -206,7 +206,9 @@ Column column_of(std::string name, std::span<const std::string_view> cells, CsvT
   return column;
 }
 
-[[noreturn]] void no_column(std::string_view name, const Table& table, std::string_view where) {
+}  // namespace
+
+void no_column(std::string_view name, const Table& table, std::string_view where) {
   std::vector<std::string_view> names;
   for (const Column& column : table.columns) names.push_back(column.name);
   const std::string_view meant = nearest(name, names);
@@ -214,47 +216,6 @@ Column column_of(std::string name, std::span<const std::string_view> cells, CsvT
               meant.empty() ? fmt::format("one of the {} columns", names.size())
                             : fmt::format("did you mean '{}'?", meant));
 }
-
-std::size_t place_of(std::string_view name, const Table& table, std::string_view where) {
-  for (std::size_t i = 0; i < table.columns.size(); ++i)
-    if (table.columns[i].name == name) return i;
-  const std::optional<std::int64_t> number = parsed<std::int64_t>(name);
-  const std::int64_t count = std::ssize(table.columns);
-  if (number && *number >= -count && *number < count)
-    return static_cast<std::size_t>(*number < 0 ? *number + count : *number);
-  no_column(name, table, where);
-}
-
-// The label's classes, and each row's among them.
-Literal classes_of(const Column& label, const Table& table, std::string_view file,
-                   std::vector<std::string>& classes) {
-  if (!label.categories.empty()) {
-    classes = label.categories;
-    return label.values;
-  }
-  const std::vector<double> numbers = label.values.to_doubles();
-  std::set<double> distinct;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (std::isnan(numbers[i]) || std::abs(numbers[i]) > 0x1p53 || numbers[i] != std::floor(numbers[i]))
-      throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: sample {}: column {}", file, i, label.name),
-                  "the label is no class", "whole numbers or text, or regression set",
-                  fmt::format("{}", numbers[i]));
-    distinct.insert(numbers[i]);
-  }
-  std::map<double, std::int32_t> places;
-  for (const double value : distinct) {
-    const std::int32_t place = static_cast<std::int32_t>(places.size());
-    places.emplace(value, place);
-    classes.push_back(fmt::format("{}", static_cast<std::int64_t>(value)));
-  }
-  if (table.classes.size() == classes.size()) classes = table.classes;
-  Literal result = Literal::uninitialized({DType::i32, {table.rows}});
-  std::int32_t* out = result.mutable_values<std::int32_t>().data();
-  for (const double value : numbers) *out++ = places.find(value)->second;
-  return result;
-}
-
-}  // namespace
 
 const Column& Table::operator[](std::string_view name) const {
   for (const Column& column : columns)
@@ -311,49 +272,6 @@ Table parse_csv(std::string_view text, std::string_view file, const CsvOptions& 
 Table read_csv(const std::filesystem::path& file, const CsvOptions& options) {
   const std::vector<std::byte> bytes = io::read_unpacked(file, options.largest_bytes);
   return parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string(), options);
-}
-
-Source csv(const std::filesystem::path& file, const CsvOptions& options) {
-  const Table table = read_csv(file, options);
-  const std::string where = file.string();
-  const std::size_t none = table.columns.size();
-  const std::size_t label = options.unlabelled      ? none
-                            : options.label.empty() ? none - 1
-                                                    : place_of(options.label, table, where);
-  std::set<std::size_t> dropped{label};
-  for (const std::string& name : options.drop) dropped.insert(place_of(name, table, where));
-  std::vector<std::size_t> features;
-  for (const std::string& name : options.features) features.push_back(place_of(name, table, where));
-  if (features.empty())
-    for (std::size_t i = 0; i < table.columns.size(); ++i)
-      if (!dropped.contains(i)) features.push_back(i);
-  if (features.empty())
-    throw Error(ErrorKind::kShape, where, "no columns are left to learn from",
-                "a label and at least one feature");
-  const std::size_t width = features.size();
-  Literal x = Literal::uninitialized({DType::f32, {table.rows, static_cast<std::int64_t>(width)}});
-  float* const out = x.mutable_values<float>().data();
-  for (std::size_t f = 0; f < width; ++f) {
-    const std::vector<double> values = table.columns[features[f]].values.to_doubles();
-    for (std::size_t row = 0; row < values.size(); ++row)
-      out[row * width + f] = static_cast<float>(values[row]);
-  }
-  const std::string name = file.filename().string();
-  if (options.unlabelled) return arrays(x).named(name);
-  const Column& column = table.columns[label];
-  if (options.regression) {
-    if (!column.categories.empty())
-      throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: column {}", where, column.name),
-                  "the label of a regression is a number", "numbers", "text");
-    Literal y = Literal::uninitialized({DType::f32, {table.rows}});
-    const std::vector<double> values = column.values.to_doubles();
-    std::transform(values.begin(), values.end(), y.mutable_values<float>().begin(),
-                   [](double value) { return static_cast<float>(value); });
-    return arrays(x, y).named(name, {"x", column.name});
-  }
-  std::vector<std::string> classes;
-  const Literal y = classes_of(column, table, where, classes);
-  return arrays(x, y).named(name, {}, classes);
 }
 
 }  // namespace systole::data

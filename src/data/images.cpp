@@ -70,19 +70,6 @@ class PictureRows final : public Rows {
 
 }  // namespace
 
-std::vector<std::string> in_order(std::vector<std::string> names) {
-  const auto is_number = [](const std::string& name) {
-    return !name.empty() && name.size() < 18 &&
-           std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); });
-  };
-  std::sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    if (is_number(a) && is_number(b) && std::stoll(a) != std::stoll(b)) return std::stoll(a) < std::stoll(b);
-    return a < b;
-  });
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
-}
-
 Source images(const fs::path& folder, const ImageOptions& options) {
   if ((options.height == 0) != (options.width == 0) || options.height < 0 || options.width < 0)
     throw Error(ErrorKind::kInvalidArgument, "data::images", "half a size", "height and width, or neither",

@@ -6,13 +6,14 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "systole/base/literal.h"
 
 namespace systole::data {
 
-std::vector<std::string> digit_names();  // "0" … "9"
+struct Table;
 
 // The file of this name in the folder, packed or not; kNotFound when there is none.
 std::filesystem::path found_in(const std::filesystem::path& folder, const std::string& name);
@@ -20,6 +21,9 @@ std::filesystem::path found_in(const std::filesystem::path& folder, const std::s
 // Labels as i32; one that is no class is kParse with its sample and its place, offset + i·step, in the file.
 Literal class_numbers(std::span<const std::uint8_t> labels, std::int64_t classes, const std::string& file,
                       std::uint64_t offset, std::uint64_t step);
+
+// Throws kNotFound with the column's nearest name.
+[[noreturn]] void no_column(std::string_view name, const Table& table, std::string_view where);
 
 // Names in the order of a person: by their numbers where they differ in those, else by their letters.
 std::vector<std::string> in_order(std::vector<std::string> names);

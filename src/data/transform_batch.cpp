@@ -93,7 +93,7 @@ void normalise_into(const T* in, float* out, std::int64_t count, const Line& lin
           static_cast<float>(in[i + static_cast<std::int64_t>(c)]) * line.factor[c] + line.offset[c];
 }
 
-void apply(const Normalise& t, const Run& run) {
+void apply(const Normalize& t, const Run& run) {
   const Literal& x = run.x();
   const std::int64_t channels = x.rank() > 1 ? x.shape()[x.shape().size() - 1].value() : 1;
   const Line line = line_of(t, x.dtype(), channels);
@@ -103,7 +103,7 @@ void apply(const Normalise& t, const Run& run) {
   run.x() = std::move(made.value);
 }
 
-void apply(const Standardise&, const Run& run) {
+void apply(const Standardize&, const Run& run) {
   const Literal& x = run.x();
   BatchArray made({DType::f32, x.shape()});
   float* const out = made.as<float>();
@@ -171,13 +171,13 @@ void apply(const Rotate& t, const Run& run) {
   });
 }
 
-void apply(const ColourJitter& t, const Run& run) {
-  const Pictures size = pictures_of(run.x().type(), "data::ColourJitter");
+void apply(const ColorJitter& t, const Run& run) {
+  const Pictures size = pictures_of(run.x().type(), "data::ColorJitter");
   if ((t.saturation != 0 || t.hue != 0) && size.channels != 3)
-    refuse_transform("data::ColourJitter", "saturation and hue are of colours", "3 channels",
+    refuse_transform("data::ColorJitter", "saturation and hue are of colours", "3 channels",
                      fmt::format("{}", size.channels));
   std::vector<float> floats(static_cast<std::size_t>(size.height * size.width * size.channels));
-  each_picture(run, "data::ColourJitter", size, size, [&](auto in, auto out, std::size_t row) {
+  each_picture(run, "data::ColorJitter", size, size, [&](auto in, auto out, std::size_t row) {
     Chance chance = run.chance(row);
     const auto factor = [&](double range) {
       const double low = std::max(0.0, 1 - range);

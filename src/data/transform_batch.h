@@ -34,11 +34,11 @@ std::size_t sample_part(std::span<const Transform> list);
 std::vector<double> beta_quantiles(double alpha, std::size_t count);
 inline constexpr std::size_t kQuantiles = 1025;
 
-// Numbers of Normalise as x·factor + offset, one pair per channel, as f32.
+// Numbers of Normalize as x·factor + offset, one pair per channel, as f32.
 struct Line {
   std::vector<float> factor, offset;
 };
-Line line_of(const Normalise& normalise, DType dtype, std::int64_t channels);
+Line line_of(const Normalize& normalise, DType dtype, std::int64_t channels);
 
 // A picture's batch as [batch, height, width, channels]; throws kShape naming the transform.
 struct Pictures {

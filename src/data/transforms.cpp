@@ -47,7 +47,8 @@ double beta_distribution(double x, double a) {
     }
     if (std::abs(c * d - 1) < 1e-15) break;
   }
-  const double log_beta = 2 * std::lgamma(a) - std::lgamma(2 * a);
+  int sign = 1;  // lgamma itself keeps it in a variable that all threads share
+  const double log_beta = 2 * ::lgamma_r(a, &sign) - ::lgamma_r(2 * a, &sign);
   return std::exp(a * (std::log(x) + std::log1p(-x)) - log_beta) * fraction / a;
 }
 
@@ -77,12 +78,12 @@ std::vector<double> beta_quantiles(double alpha, std::size_t count) {
   return result;
 }
 
-Line line_of(const Normalise& normalise, DType dtype, std::int64_t channels) {
+Line line_of(const Normalize& normalise, DType dtype, std::int64_t channels) {
   const double scale = normalise.scale.value_or(dtype == DType::u8 ? 1.0 / 255 : 1.0);
   const std::size_t many = std::max(normalise.mean.size(), normalise.stddev.size());
   for (const std::size_t size : {normalise.mean.size(), normalise.stddev.size()})
     if (size != 1 && (size != many || static_cast<std::int64_t>(size) != channels))
-      refuse_transform("data::Normalise", "a number per channel, the last axis, or one for all",
+      refuse_transform("data::Normalize", "a number per channel, the last axis, or one for all",
                        fmt::format("1 or {} numbers", channels), fmt::format("{}", size));
   Line line;
   for (std::size_t c = 0; c < many; ++c) {
@@ -117,10 +118,10 @@ Pictures after_crop(const Crop& crop, const Pictures& in) {
 void check_parameters(const Transform& transform) {
   std::visit(
       Overloaded{
-          [](const Normalise& t) {
-            check(!t.mean.empty() && !t.stddev.empty(), "data::Normalise", "no numbers", "one or more", 0);
+          [](const Normalize& t) {
+            check(!t.mean.empty() && !t.stddev.empty(), "data::Normalize", "no numbers", "one or more", 0);
             for (const double s : t.stddev)
-              check(s != 0 && std::isfinite(s), "data::Normalise", "wrong deviation", "not 0", s);
+              check(s != 0 && std::isfinite(s), "data::Normalize", "wrong deviation", "not 0", s);
           },
           [](const Resize& t) {
             check(t.height > 0 && t.width > 0, "data::Resize", "wrong size", "1 or more",
@@ -137,10 +138,10 @@ void check_parameters(const Transform& transform) {
           [](const Rotate& t) {
             check(std::isfinite(t.degrees), "data::Rotate", "wrong angle", "a number", t.degrees);
           },
-          [](const ColourJitter& t) {
+          [](const ColorJitter& t) {
             for (const double v : {t.brightness, t.contrast, t.saturation})
-              check(v >= 0, "data::ColourJitter", "wrong range", "0 or more", v);
-            check(t.hue >= 0 && t.hue <= 0.5, "data::ColourJitter", "wrong hue", "0 to 0.5", t.hue);
+              check(v >= 0, "data::ColorJitter", "wrong range", "0 or more", v);
+            check(t.hue >= 0 && t.hue <= 0.5, "data::ColorJitter", "wrong hue", "0 to 0.5", t.hue);
           },
           [](const Cutout& t) {
             check(t.size > 0 && t.count >= 0, "data::Cutout", "wrong size", "1 or more",
@@ -178,7 +179,7 @@ bool Transforms::random() const {
     return std::visit(
         Overloaded{[](const Flip& t) { return t.probability > 0 && t.probability < 1; },
                    [](const Crop& t) { return t.random; }, [](const Rotate& t) { return t.random; },
-                   [](const ColourJitter&) { return true; }, [](const Cutout&) { return true; },
+                   [](const ColorJitter&) { return true; }, [](const Cutout&) { return true; },
                    [](const Mixup&) { return true; }, [](const Custom&) { return true; },
                    [](const auto&) { return false; }},
         transform);
@@ -191,11 +192,11 @@ std::string Transforms::to_string() const {
     if (!text.empty()) text += ", ";
     text += std::visit(
         Overloaded{
-            [](const Normalise& t) {
+            [](const Normalize& t) {
               return fmt::format("normalise mean {} stddev {}{}", fmt::join(t.mean, " "),
                                  fmt::join(t.stddev, " "), t.scale ? fmt::format(" scale {}", *t.scale) : "");
             },
-            [](const Standardise&) { return std::string("standardise"); },
+            [](const Standardize&) { return std::string("standardise"); },
             [](const Resize& t) { return fmt::format("resize {}x{}", t.height, t.width); },
             [](const Flip& t) {
               return fmt::format("flip {}{}", t.probability, t.vertical ? " vertical" : "");
@@ -207,7 +208,7 @@ std::string Transforms::to_string() const {
             [](const Rotate& t) {
               return fmt::format("rotate {} fill {}{}", t.degrees, t.fill, t.random ? "" : " exactly");
             },
-            [](const ColourJitter& t) {
+            [](const ColorJitter& t) {
               return fmt::format("colour jitter {} {} {} {}", t.brightness, t.contrast, t.saturation, t.hue);
             },
             [](const Cutout& t) {

@@ -63,7 +63,7 @@ Tensor pixels_at(const Tensor& x, const Pictures& size, const Tensor& rows, cons
   return where(unsqueeze(inside, -1), take(all, place, 0), fill);  // [batch, h, w, channels]
 }
 
-void change(const Normalise& t, const Run& run) {
+void change(const Normalize& t, const Run& run) {
   const Tensor& x = run.x();
   const Line line = line_of(t, x.dtype(), x.rank() > 1 ? x.size(-1) : 1);
   const auto numbers = [](const std::vector<float>& list) {
@@ -72,7 +72,7 @@ void change(const Normalise& t, const Run& run) {
   run.x() = x.to(DType::f32) * numbers(line.factor) + numbers(line.offset);
 }
 
-void change(const Standardise&, const Run& run) {
+void change(const Standardize&, const Run& run) {
   const Tensor x = run.x().to(DType::f32);
   Ints axes;
   for (int i = 1; i < x.rank(); ++i) axes.push_back(i);
@@ -181,11 +181,11 @@ Tensor turned(const Tensor& x, const Tensor& turn) {
   return where(unsqueeze(range == 0, -1), x, colours);
 }
 
-void change(const ColourJitter& t, const Run& run) {
+void change(const ColorJitter& t, const Run& run) {
   const Tensor before = run.x();
-  const Pictures size = pictures_of(before.type(), "data::ColourJitter");
+  const Pictures size = pictures_of(before.type(), "data::ColorJitter");
   if ((t.saturation != 0 || t.hue != 0) && size.channels != 3)
-    refuse_transform("data::ColourJitter", "saturation and hue are of colours", "3 channels",
+    refuse_transform("data::ColorJitter", "saturation and hue are of colours", "3 channels",
                      fmt::format("{}", size.channels));
   const std::vector<Tensor> keys = random::split(run.key, 4);
   const double unit = before.dtype() == DType::u8 ? 255 : 1;

@@ -27,8 +27,8 @@ namespace {
 
 constexpr std::int64_t kLargestSide = 1'000'000;
 
-void check_size(std::int64_t height, std::int64_t width, const PictureOptions& options,
-                std::string_view file) {
+[[maybe_unused]] void check_size(std::int64_t height, std::int64_t width, const PictureOptions& options,
+                                 std::string_view file) {
   if (height < 1 || width < 1) throw Error(ErrorKind::kParse, std::string(file), "an empty picture");
   if (height > kLargestSide || width > kLargestSide || height * width > options.largest_pixels)
     throw Error(ErrorKind::kLimit, std::string(file), "the picture is too large",
@@ -36,7 +36,7 @@ void check_size(std::int64_t height, std::int64_t width, const PictureOptions& o
                 fmt::format("{}×{}", height, width));
 }
 
-Literal uninitialized(std::int64_t height, std::int64_t width, bool grey) {
+[[maybe_unused]] Literal uninitialized(std::int64_t height, std::int64_t width, bool grey) {
   return Literal::uninitialized({DType::u8, grey ? Shape{height, width} : Shape{height, width, 3}});
 }
 

@@ -58,7 +58,8 @@ std::string arrays_digest(std::span<const DigestPart> sorted, const ReadPart& re
   }
   work.leaves.resize(count);
   parallel_for(
-      static_cast<std::int64_t>(count), thread_count(),
+      static_cast<std::int64_t>(count),
+      std::min(thread_count(), 1 + static_cast<int>(std::min<std::uint64_t>(count, 64) / 4)),
       [](const void* context, std::int64_t begin, std::int64_t end) {
         Work& w = *static_cast<Work*>(const_cast<void*>(context));
         try {

@@ -24,7 +24,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-[[noreturn]] void damaged(std::string_view file, std::string_view what, std::uint64_t at) {
+[[noreturn, maybe_unused]] void damaged(std::string_view file, std::string_view what, std::uint64_t at) {
   throw Error(ErrorKind::kParse, fmt::format("{}: byte {}", file, at),
               fmt::format("the packed data {}", what));
 }

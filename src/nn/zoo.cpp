@@ -239,13 +239,14 @@ const std::vector<Model>& table() {
         {{"convnet", "padded 3×3 convolutions 32, 64, dense 512", {}, {32, 32, 3}},
          [](const Request& request) { return models::Convnet({request.image(), request.classes(10)}); }},
         {{"cnn3",
-          "3×3 convolutions 32, 64, 128, each with a pooling, dense 128",
+          "three 3×3 convolutions: 32, 64, 64, dense 64; padded: 32, 64, 128, three poolings, dense 128",
           {{"padding", "valid", "valid, or same: with a border of zeros"}},
           {28, 28, 1}},
-         [](const Request& request) {
-           return models::Cnn3({.input = request.image(),
-                                .classes = request.classes(10),
-                                .padded = request.choice("padding", {"valid", "same"}) == "same"});
+         [](const Request& request) -> AnyModule {
+           // Without padding a third pooling would leave one pixel of a 28×28 image.
+           if (request.choice("padding", {"valid", "same"}) == "valid")
+             return models::KerasCnn({request.image(), request.classes(10)});
+           return models::Cnn3({.input = request.image(), .classes = request.classes(10)});
          }},
         {{"alexnet",
           "AlexNet with torchvision's names",

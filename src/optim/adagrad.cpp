@@ -9,18 +9,18 @@ namespace systole::optim {
 
 namespace {
 
-// A parameter and its gradient with the weight decay of the flavour.
+// A parameter and its gradient with the weight decay of the flavor.
 struct Decayed {
   Tensor parameter, grad;
 };
-Decayed with_decay(Flavour flavour, const Tensor& parameter, const Tensor& grad, const Tensor& lr,
+Decayed with_decay(Flavor flavor, const Tensor& parameter, const Tensor& grad, const Tensor& lr,
                    double weight_decay) {
-  if (flavour == Flavour::keras) return {decayed(parameter, lr, weight_decay), grad};
+  if (flavor == Flavor::keras) return {decayed(parameter, lr, weight_decay), grad};
   return {parameter, plus_scaled(grad, weight_decay, parameter)};
 }
 
-Tensor root(Flavour flavour, const Tensor& x, double eps) {
-  return flavour == Flavour::keras ? sqrt(x + eps) : sqrt(x) + eps;
+Tensor root(Flavor flavor, const Tensor& x, double eps) {
+  return flavor == Flavor::keras ? sqrt(x + eps) : sqrt(x) + eps;
 }
 
 }  // namespace
@@ -39,10 +39,10 @@ void AdaGrad::update_one(std::size_t i, const Tensor& grad, const Tensor& lr, co
   const AdaGradOptions& o = options_;
   const Variable parameter = parameters().variables()[i];
   const auto [old, g] =
-      with_decay(o.flavour, wide(parameter), wide(grad), lr, weight_decay(i, o.weight_decay));
+      with_decay(o.flavor, wide(parameter), wide(grad), lr, weight_decay(i, o.weight_decay));
   const Tensor sum = wide(sums_[i]) + square(g);
   const Tensor rate = o.lr_decay == 0 ? lr : lr / ((step - 1) * o.lr_decay + 1);
-  write(parameter, old - rate * g / root(o.flavour, sum, o.eps));
+  write(parameter, old - rate * g / root(o.flavor, sum, o.eps));
   write(sums_[i], sum);
 }
 
@@ -62,7 +62,7 @@ void RMSProp::update_one(std::size_t i, const Tensor& grad, const Tensor& lr, co
   const RMSPropOptions& o = options_;
   const Variable parameter = parameters().variables()[i];
   const auto [old, g] =
-      with_decay(o.flavour, wide(parameter), wide(grad), lr, weight_decay(i, o.weight_decay));
+      with_decay(o.flavor, wide(parameter), wide(grad), lr, weight_decay(i, o.weight_decay));
   const Tensor mean_square = averaged(o.alpha, wide(squares_[i]), square(g));
   write(squares_[i], mean_square);
   Tensor variance = mean_square;
@@ -71,9 +71,9 @@ void RMSProp::update_one(std::size_t i, const Tensor& grad, const Tensor& lr, co
     write(means_[i], mean);
     variance = mean_square - square(mean);
   }
-  const Tensor direction = g / root(o.flavour, variance, o.eps);
+  const Tensor direction = g / root(o.flavor, variance, o.eps);
   if (velocities_.empty()) return write(parameter, old - lr * direction);
-  const bool keras = o.flavour == Flavour::keras;
+  const bool keras = o.flavor == Flavor::keras;
   const Tensor velocity = wide(velocities_[i]) * o.momentum + (keras ? lr * direction : direction);
   write(velocities_[i], velocity);
   write(parameter, old - (keras ? velocity : lr * velocity));

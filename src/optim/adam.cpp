@@ -21,7 +21,7 @@ void check_adam(std::string_view where, const AdamRule& rule) {
 
 void adam_step(const AdamRule& rule, Variable parameter, Variable m, Variable v, Variable max_v,
                const Tensor& grad, const Tensor& lr, const Tensor& step) {
-  if (rule.flavour == Flavour::pytorch && !max_v.defined()) {
+  if (rule.flavor == Flavor::pytorch && !max_v.defined()) {
     const Tensor operands[] = {parameter, grad, m, v, lr, step};
     const auto update = rule.decoupled ? ops::adamw_update : ops::adam_update;
     const std::vector<Tensor> next = recording::record_built(operands, [&](ir::Graph&, const Values& x) {
@@ -43,7 +43,7 @@ void adam_step(const AdamRule& rule, Variable parameter, Variable m, Variable v,
   const Tensor largest = max_v.defined() ? max(wide(max_v), next_v) : next_v;
   const Tensor correction = sqrt(bias_correction(rule.beta2, step));
   const Tensor rate = lr / bias_correction(rule.beta1, step);
-  const Tensor change = rule.flavour == Flavour::keras
+  const Tensor change = rule.flavor == Flavor::keras
                             ? rate * correction * next_m / (sqrt(largest) + rule.eps)
                             : rate * next_m / (sqrt(largest) / correction + rule.eps);
   write(parameter, old - change);
@@ -61,7 +61,7 @@ AdamOptions as_adam(AdamWOptions o) {
           .eps = o.eps,
           .weight_decay = o.weight_decay,
           .amsgrad = o.amsgrad,
-          .flavour = o.flavour,
+          .flavor = o.flavor,
           .groups = std::move(o.groups)};
 }
 
@@ -72,14 +72,14 @@ Adam::Adam(std::string_view name, Parameters parameters, AdamOptions options, bo
       options_(std::move(options)),
       decoupled_(decoupled) {
   const AdamOptions& o = options_;
-  check_adam(name, {o.beta1, o.beta2, o.eps, o.weight_decay, decoupled, o.flavour});
+  check_adam(name, {o.beta1, o.beta2, o.eps, o.weight_decay, decoupled, o.flavor});
   m_ = new_moments("m");
   v_ = new_moments("v");
   if (o.amsgrad) max_v_ = new_moments("max_v");
 }
 
 Adam::Adam(Parameters parameters, AdamOptions options)
-    : Adam("adam", std::move(parameters), options, options.flavour == Flavour::keras) {}
+    : Adam("adam", std::move(parameters), options, options.flavor == Flavor::keras) {}
 
 void Adam::update_one(std::size_t i, const Tensor& grad, const Tensor& lr, const Tensor& step) {
   const AdamRule rule{.beta1 = options_.beta1,
@@ -87,7 +87,7 @@ void Adam::update_one(std::size_t i, const Tensor& grad, const Tensor& lr, const
                       .eps = options_.eps,
                       .weight_decay = weight_decay(i, options_.weight_decay),
                       .decoupled = decoupled_,
-                      .flavour = options_.flavour};
+                      .flavor = options_.flavor};
   adam_step(rule, parameters().variables()[i], m_[i], v_[i], options_.amsgrad ? max_v_[i] : Variable(), grad,
             lr, step);
 }

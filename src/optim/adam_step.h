@@ -9,7 +9,7 @@ namespace systole::optim {
 struct AdamRule {
   double beta1, beta2, eps, weight_decay;
   bool decoupled;  // the decay is the parameter's, not the gradient's
-  Flavour flavour;
+  Flavor flavor;
 };
 
 void check_adam(std::string_view where, const AdamRule& rule);

@@ -15,21 +15,21 @@ namespace systole::optim {
 
 namespace keras {
 
-SGDOptions sgd() { return {.lr = 0.01, .flavour = Flavour::keras}; }
+SGDOptions sgd() { return {.lr = 0.01, .flavor = Flavor::keras}; }
 AdaGradOptions adagrad() {
-  return {.lr = 1e-3, .initial_accumulator = 0.1, .eps = 1e-7, .flavour = Flavour::keras};
+  return {.lr = 1e-3, .initial_accumulator = 0.1, .eps = 1e-7, .flavor = Flavor::keras};
 }
-RMSPropOptions rmsprop() { return {.lr = 1e-3, .alpha = 0.9, .eps = 1e-7, .flavour = Flavour::keras}; }
-AdamOptions adam() { return {.eps = 1e-7, .flavour = Flavour::keras}; }
-AdamWOptions adamw() { return {.eps = 1e-7, .weight_decay = 0.004, .flavour = Flavour::keras}; }
+RMSPropOptions rmsprop() { return {.lr = 1e-3, .alpha = 0.9, .eps = 1e-7, .flavor = Flavor::keras}; }
+AdamOptions adam() { return {.eps = 1e-7, .flavor = Flavor::keras}; }
+AdamWOptions adamw() { return {.eps = 1e-7, .weight_decay = 0.004, .flavor = Flavor::keras}; }
 LionOptions lion() { return {.lr = 1e-3}; }
-LAMBOptions lamb() { return {.eps = 1e-7, .flavour = Flavour::keras}; }
+LAMBOptions lamb() { return {.eps = 1e-7, .flavor = Flavor::keras}; }
 MuonOptions muon() {
   return {.weight_decay = 0.004,
           .adjust_lr = MuonAdjust::match_rms_adamw,
           .adam_eps = 1e-7,
           .adam_weight_decay = 0.004,
-          .flavour = Flavour::keras};
+          .flavor = Flavor::keras};
 }
 
 }  // namespace keras

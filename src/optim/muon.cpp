@@ -19,7 +19,7 @@ Tensor orthogonalised(Tensor x, const MuonOptions& o) {
   const bool is_tall = x.size(0) > x.size(1);
   if (is_tall) x = x.transpose();
   const Tensor length = norm(x);
-  x = x / (o.flavour == Flavour::keras ? length + o.eps : max(length, o.eps));
+  x = x / (o.flavor == Flavor::keras ? length + o.eps : max(length, o.eps));
   const auto product = [&](const Tensor& a, const Tensor& b) {
     if (!o.ns_dtype) return matmul(a, b);
     const Tensor narrow = matmul(recording::as_dtype(a, *o.ns_dtype), recording::as_dtype(b, *o.ns_dtype));
@@ -53,7 +53,7 @@ Muon::Muon(Parameters parameters, MuonOptions options)
   check_number("muon", "adam_lr_ratio", o.adam_lr_ratio, 0, kInfinity);
   if (o.ns_dtype && !is_float(*o.ns_dtype))
     refuse("muon", "ns_dtype", "a floating-point dtype", std::string(systole::name(*o.ns_dtype)));
-  check_adam("muon (adam)", {o.adam_beta1, o.adam_beta2, o.adam_eps, o.adam_weight_decay, true, o.flavour});
+  check_adam("muon (adam)", {o.adam_beta1, o.adam_beta2, o.adam_eps, o.adam_weight_decay, true, o.flavor});
   const std::vector<std::string> lists[] = {o.adamw};
   const std::vector<std::size_t> list_of = first_fit("muon", this->parameters(), lists);
   for (std::size_t i = 0; i < list_of.size(); ++i) {
@@ -68,20 +68,20 @@ void Muon::update_one(std::size_t i, const Tensor& grad, const Tensor& lr, const
   const Variable parameter = parameters().variables()[i];
   if (v_[i].defined()) {
     double decay = weight_decay(i, o.adam_weight_decay);
-    if (o.flavour == Flavour::keras && o.adam_lr_ratio > 0) decay /= o.adam_lr_ratio;  // by the rate itself
+    if (o.flavor == Flavor::keras && o.adam_lr_ratio > 0) decay /= o.adam_lr_ratio;  // by the rate itself
     const AdamRule rule{.beta1 = o.adam_beta1,
                         .beta2 = o.adam_beta2,
                         .eps = o.adam_eps,
                         .weight_decay = decay,
                         .decoupled = true,
-                        .flavour = o.flavour};
+                        .flavor = o.flavor};
     const Tensor rate = o.adam_lr_ratio == 1 ? lr : lr * o.adam_lr_ratio;
     return adam_step(rule, parameter, m_[i], v_[i], {}, grad, rate, step);
   }
   const Tensor g = wide(grad), old = wide(parameter);
   const std::int64_t rows = parameter.size(0), columns = parameter.size() / std::max<std::int64_t>(rows, 1);
   Tensor m, direction;
-  if (o.flavour == Flavour::keras) {
+  if (o.flavor == Flavor::keras) {
     m = wide(m_[i]) * o.momentum + g;
     direction = o.nesterov ? g + m * o.momentum : m;
   } else {

@@ -37,17 +37,17 @@ SGD::SGD(Parameters parameters, SGDOptions options)
   check_number("sgd", "dampening", o.dampening, 0, kInfinity);
   if (o.nesterov && o.momentum == 0) refuse("sgd", "nesterov", "a momentum above 0", "0");
   if (o.averaging && o.momentum == 0) refuse("sgd", "averaging", "a momentum above 0", "0");
-  if (o.dampening != 0 && (o.nesterov || o.averaging || o.flavour == Flavour::keras))
+  if (o.dampening != 0 && (o.nesterov || o.averaging || o.flavor == Flavor::keras))
     refuse("sgd", "dampening", "0 with nesterov, averaging or Keras's formula", std::to_string(o.dampening));
-  if (o.averaging && o.flavour == Flavour::keras)
-    refuse("sgd", "averaging", "PyTorch's flavour", "Keras's, which has no such form");
+  if (o.averaging && o.flavor == Flavor::keras)
+    refuse("sgd", "averaging", "PyTorch's flavor", "Keras's, which has no such form");
   if (o.momentum != 0) velocities_ = new_moments("velocity");
 }
 
 void SGD::update_one(std::size_t i, const Tensor& grad, const Tensor& lr, const Tensor& step) {
   Variable parameter = parameters().variables()[i];
   const double decay = weight_decay(i, options_.weight_decay), momentum = options_.momentum;
-  const bool keras = options_.flavour == Flavour::keras;
+  const bool keras = options_.flavor == Flavor::keras;
   if (velocities_.empty() && !(keras && decay != 0)) return descend(parameter, grad, lr, decay);
   if (!keras && !options_.averaging && options_.dampening == 0) {
     const Tensor operands[] = {parameter, grad, velocities_[i], lr};

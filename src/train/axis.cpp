@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -95,4 +95,4 @@ Axis make_axis(double low, double high, const AxisOptions& options) {
   return axis;
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace systole::train {
+namespace systole::training {
 
 struct Tick {
   double value = 0;
@@ -29,4 +29,4 @@ struct AxisOptions {
 // For values from low to high, which are finite, and above 0 on a logarithmic axis.
 Axis make_axis(double low, double high, const AxisOptions& options);
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -15,7 +15,7 @@
 #include "tensor/record.h"
 #include "tensor/trace.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -175,4 +175,4 @@ std::string first_bad_op(const std::function<std::vector<Tensor>(const std::vect
   return Walk(traced.graph, std::move(inputs), std::move(names)).run();
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -9,7 +9,7 @@
 
 #include "systole/tensor/tensor.h"
 
-namespace systole::train {
+namespace systole::training {
 
 // Runs f(fields) once more, from the Variables as they are now, and assigns nothing. A sentence such as "log
 // of f32[64,10] in the loss gives nan at [3,7] from -0.25; the last parameter before it is fc2.bias", or an
@@ -18,4 +18,4 @@ namespace systole::train {
 std::string first_bad_op(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
                          const std::vector<Tensor>& fields);
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -15,7 +15,7 @@
 #include "systole/train/tensorboard.h"
 #include "systole/train/trainer.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -95,7 +95,7 @@ class EarlyStopping final : public Callback {
   }
   void end(Run& run) override {
     if (!options_.restore_best || best_.empty() || best_epoch_ == run.epoch()) return;
-    train::restore(run.trainer().weights(), Checkpoint{.values = best_});
+    training::restore(run.trainer().weights(), Checkpoint{.values = best_});
     run.say(fmt::format("the weights are those of epoch {}", best_epoch_));
   }
   State state() const override { return {fmt::format("{} {}", best_epoch_, watch_.state()), best_}; }
@@ -267,4 +267,4 @@ CallbackRef on_steps_end(std::function<void(Run&)> f) {
   return std::make_shared<Lambda>(std::move(f), nullptr);
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -15,7 +15,7 @@
 #include "systole/base/error.h"
 #include "systole/io.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace fs = std::filesystem;
 
@@ -264,4 +264,4 @@ void CheckpointFolder::clear() {
 std::string tuning_choices() { return tuning::choices(); }
 void set_tuning_choices(std::string_view text) { tuning::set_choices(text, "checkpoint"); }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -16,7 +16,7 @@
 #include "systole/train/plot.h"
 #include "train/drawing.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -142,4 +142,4 @@ Figure confusion_chart(const metrics::ConfusionMatrix& matrix, const ConfusionCh
   return Figure(std::move(shapes));
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

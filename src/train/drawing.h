@@ -11,7 +11,7 @@
 
 #include "systole/base/literal.h"
 
-namespace systole::train::drawing {
+namespace systole::training::drawing {
 
 struct Colour {
   std::uint8_t red = 0, green = 0, blue = 0;
@@ -69,4 +69,4 @@ std::string shortened(const std::string& text, double size, double width, bool b
 std::string to_svg(const Shapes& shapes);
 Literal raster(const Shapes& shapes);  // u8[height,width,3]
 
-}  // namespace systole::train::drawing
+}  // namespace systole::training::drawing

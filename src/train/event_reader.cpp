@@ -15,7 +15,7 @@
 #include "systole/base/error.h"
 #include "systole/train/tensorboard.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -135,4 +135,4 @@ Scalars read_scalars(const std::filesystem::path& log) {
   return scalars;
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -8,7 +8,7 @@
 #include "systole/base/error.h"
 #include "systole/tensor/shaping.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -154,4 +154,4 @@ std::vector<Tensor> Feed::example(std::int64_t batch) const {
   return result;
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

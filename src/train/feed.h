@@ -13,7 +13,7 @@
 #include "systole/tensor/compiled.h"
 #include "train/steps.h"
 
-namespace systole::train {
+namespace systole::training {
 
 struct FeedOptions {
   std::int64_t batch = 1;
@@ -53,4 +53,4 @@ class Feed {
   std::vector<std::vector<Literal>> last_;  // the batches of the last launch
 };
 
-}  // namespace systole::train
+}  // namespace systole::training

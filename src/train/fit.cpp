@@ -16,7 +16,7 @@
 #include "train/progress.h"
 #include "train/trainer_impl.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -371,4 +371,4 @@ FitResult Trainer::fit(const data::Source& data, const FitOptions& options) {
   return Fit(*this, *impl_, data, options).run();
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

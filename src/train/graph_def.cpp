@@ -20,7 +20,7 @@
 
 #include "io/protobuf.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -269,4 +269,4 @@ std::string graph_def(const ir::Graph& graph) {
   return out.bytes();
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -6,9 +6,9 @@
 
 #include "systole/ir/graph.h"
 
-namespace systole::train {
+namespace systole::training {
 
 // The bytes of a GraphDef. Names are paths, "encoder/fc1/dot", which TensorBoard folds into boxes.
 std::string graph_def(const ir::Graph& graph);
 
-}  // namespace systole::train
+}  // namespace systole::training

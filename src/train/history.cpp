@@ -16,7 +16,7 @@
 #include "base/nearest.h"
 #include "systole/base/error.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -210,4 +210,4 @@ bool History::operator==(const History& other) const {
   return true;
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -35,4 +35,4 @@ InterruptScope::~InterruptScope() {
 
 bool InterruptScope::requested() const { return enabled_ && interrupts > 0; }
 
-}  // namespace systole::train
+}  // namespace systole::training

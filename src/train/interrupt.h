@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-namespace systole::train {
+namespace systole::training {
 
 class InterruptScope {
  public:
@@ -21,4 +21,4 @@ class InterruptScope {
   struct sigaction previous_ = {};
 };
 
-}  // namespace systole::train
+}  // namespace systole::training

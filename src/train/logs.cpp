@@ -7,7 +7,7 @@
 #include "systole/base/error.h"
 #include "systole/train/callback.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -41,4 +41,4 @@ std::string Logs::to_string() const {
   return text;
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -10,7 +10,7 @@
 #include "systole/base/error.h"
 #include "systole/ir/text.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -206,4 +206,4 @@ ir::Graph generalized(const Sized& first, const Sized& second, const Sized& thir
   }
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

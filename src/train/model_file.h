@@ -17,7 +17,7 @@
 
 #include "systole/ir/graph.h"
 
-namespace systole::train {
+namespace systole::training {
 
 inline constexpr std::string_view kModelKey = "systole.model", kGraphKey = "systole.graph";
 inline constexpr int kModelVersion = 1;
@@ -49,4 +49,4 @@ struct Sized {
 };
 ir::Graph generalized(const Sized& first, const Sized& second, const Sized& third);
 
-}  // namespace systole::train
+}  // namespace systole::training

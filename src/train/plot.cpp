@@ -18,7 +18,7 @@
 #include "train/axis.h"
 #include "train/drawing.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -283,4 +283,4 @@ Figure grid(const std::vector<Figure>& figures, int columns) {
   return Figure(std::move(shapes));
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

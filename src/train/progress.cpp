@@ -9,7 +9,7 @@
 #include <iostream>
 #include <string>
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -119,4 +119,4 @@ void Progress::say(std::string_view line) {
   out_ << line << std::endl;
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -11,7 +11,7 @@
 
 #include "systole/train/callback.h"
 
-namespace systole::train {
+namespace systole::training {
 
 class Progress {
  public:
@@ -41,4 +41,4 @@ class Progress {
 std::string duration_text(double seconds);  // "7.1 s", "3:05", "1:02:11"
 std::string rate_text(double per_second);   // "331k/s"
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -16,7 +16,7 @@
 #include "train/drawing.h"
 #include "train/stroke_font.h"
 
-namespace systole::train::drawing {
+namespace systole::training::drawing {
 
 namespace {
 
@@ -171,4 +171,4 @@ Literal raster(const Shapes& shapes) {
   return canvas.finish();
 }
 
-}  // namespace systole::train::drawing
+}  // namespace systole::training::drawing

@@ -22,7 +22,7 @@ namespace systole {
 
 struct SavedModel::State {
   std::string file;
-  train::ModelDescription model;
+  training::ModelDescription model;
   ir::Graph graph;
   std::vector<Io> inputs, outputs;
   io::Metadata metadata;
@@ -84,15 +84,20 @@ void SavedModel::State::check(std::span<const Tensor> arguments) const {
   }
 }
 
-const std::vector<SavedModel::Io>& SavedModel::inputs() const { return state_->inputs; }
-const std::vector<SavedModel::Io>& SavedModel::outputs() const { return state_->outputs; }
-const std::string& SavedModel::name() const { return state_->model.name; }
-const std::vector<std::string>& SavedModel::classes() const { return state_->model.classes; }
-const io::Metadata& SavedModel::metadata() const { return state_->metadata; }
-const ir::Graph& SavedModel::graph() const { return state_->graph; }
+SavedModel::State& SavedModel::state() const {
+  if (!state_) throw Error(ErrorKind::kInvalidArgument, "SavedModel", "it is empty; load() gives one");
+  return *state_;
+}
+
+const std::vector<SavedModel::Io>& SavedModel::inputs() const { return state().inputs; }
+const std::vector<SavedModel::Io>& SavedModel::outputs() const { return state().outputs; }
+const std::string& SavedModel::name() const { return state().model.name; }
+const std::vector<std::string>& SavedModel::classes() const { return state().model.classes; }
+const io::Metadata& SavedModel::metadata() const { return state().metadata; }
+const ir::Graph& SavedModel::graph() const { return state().graph; }
 
 std::vector<Tensor> SavedModel::run(std::span<const Tensor> inputs) const {
-  State& state = *state_;
+  State& state = this->state();
   state.check(inputs);
   Flat arguments{{inputs.begin(), inputs.end()}, {}, {}};
   // The model runs where its weights are; inputs are brought there.
@@ -116,25 +121,25 @@ Tensor SavedModel::single(std::span<const Tensor> inputs) const {
 }
 
 void SavedModel::each_variable(const std::function<void(std::string_view, Variable&)>& f) const {
-  if (!state_) return;
-  for (std::size_t i = 0; i < state_->variables.size(); ++i)
-    f(state_->model.variables[i], state_->variables[i]);
-  for (const auto& [name, target] : state_->model.aliases)
-    f(name, state_->variables[state_->places.find(target)->second]);
+  if (!state_) return;  // a module without parts
+  for (std::size_t i = 0; i < state().variables.size(); ++i)
+    f(state().model.variables[i], state().variables[i]);
+  for (const auto& [name, target] : state().model.aliases)
+    f(name, state().variables[state().places.find(target)->second]);
 }
 
 void SavedModel::set(std::string_view name, const Tensor& value) {
   const std::string where = fmt::format("model {}", this->name());
-  const auto found = state_->places.find(name);
-  if (found == state_->places.end()) {
+  const auto found = state().places.find(name);
+  if (found == state().places.end()) {
     std::vector<std::string_view> names;
-    for (const auto& [known, place] : state_->places) names.push_back(known);
+    for (const auto& [known, place] : state().places) names.push_back(known);
     const std::string_view near = nearest(name, names);
     throw Error(
         ErrorKind::kNotFound, where, fmt::format("no weight \"{}\"", name),
         near.empty() ? fmt::format("one of {}", fmt::join(names, ", ")) : fmt::format("\"{}\"", near));
   }
-  Variable& variable = state_->variables[found->second];
+  Variable& variable = state().variables[found->second];
   if (recording::checked(value, where).type.shape != variable.shape())
     throw Error(ErrorKind::kShape, where, fmt::format("the value of \"{}\"", name),
                 variable.type().to_string(), value.type().to_string());
@@ -143,15 +148,15 @@ void SavedModel::set(std::string_view name, const Tensor& value) {
 }
 
 SavedModel& SavedModel::to(std::string_view device) {
-  for (Variable& variable : state_->variables) variable.move_to(device);
+  for (Variable& variable : state().variables) variable.move_to(device);
   return *this;
 }
 
 void SavedModel::save(const std::filesystem::path& file) const {
   std::map<std::string, Tensor> weights;
-  for (std::size_t i = 0; i < state_->variables.size(); ++i)
-    weights.emplace(state_->model.variables[i], state_->variables[i].value());
-  train::write_model(file, state_->model, state_->graph, weights, state_->metadata);
+  for (std::size_t i = 0; i < state().variables.size(); ++i)
+    weights.emplace(state().model.variables[i], state().variables[i].value());
+  training::write_model(file, state().model, state().graph, weights, state().metadata);
 }
 
 std::string SavedModel::summary() const {
@@ -180,8 +185,8 @@ SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
   const io::SafetensorsReader reader(file);
   auto state = std::make_shared<SavedModel::State>();
   state->file = file.string();
-  std::optional<std::string> description = reader.metadata(train::kModelKey);
-  const std::optional<std::string> graph = reader.metadata(train::kGraphKey);
+  std::optional<std::string> description = reader.metadata(training::kModelKey);
+  const std::optional<std::string> graph = reader.metadata(training::kGraphKey);
   if (!description || !graph)
     throw Error(
         ErrorKind::kUnsupported, state->file,
@@ -197,15 +202,15 @@ SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
         "the weights are not those that were saved with this graph; LoadOptions::other_weights accepts "
         "them",
         "the digest of the weights", "another one");
-  state->model = train::parse_model(*std::move(description), state->file);
-  state->graph = ir::parse(*graph, fmt::format("{}: {}", state->file, train::kGraphKey));
-  if (!options.kernels && train::has_kernels(state->graph))
+  state->model = training::parse_model(*std::move(description), state->file);
+  state->graph = ir::parse(*graph, fmt::format("{}: {}", state->file, training::kGraphKey));
+  if (!options.kernels && training::has_kernels(state->graph))
     throw Error(ErrorKind::kUnsupported, state->file,
                 "the graph calls kernels whose source is in the file, and running them runs what it says; "
                 "LoadOptions::kernels accepts that, for a file that you trust");
-  train::check(state->model, state->graph, state->file);
+  training::check(state->model, state->graph, state->file);
   for (auto& [key, value] : reader.metadata())
-    if (!train::is_own_key(key)) state->metadata.emplace(key, value);
+    if (!training::is_own_key(key)) state->metadata.emplace(key, value);
 
   const std::string device = options.device.empty() ? current_device().to_string() : options.device;
   const auto fixed = [&](const std::string& name) {

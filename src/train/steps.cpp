@@ -4,7 +4,7 @@
 
 #include "compile/work.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -53,4 +53,4 @@ std::int64_t evaluation_batch(std::int64_t samples) {
   return 256;
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

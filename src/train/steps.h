@@ -9,7 +9,7 @@
 
 #include "systole/ir/graph.h"
 
-namespace systole::train {
+namespace systole::training {
 
 struct Launch {
   std::int64_t first = 0, steps = 0, batch = 0;
@@ -37,4 +37,4 @@ std::int64_t steps_per_launch(const ir::Graph& step, bool accelerator);
 // them; else 256.
 std::int64_t evaluation_batch(std::int64_t samples);
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <utility>
 
-namespace systole::train::drawing {
+namespace systole::training::drawing {
 
 namespace {
 
@@ -226,4 +226,4 @@ StrokeText stroke_text(std::string_view text) {
   return found;
 }
 
-}  // namespace systole::train::drawing
+}  // namespace systole::training::drawing

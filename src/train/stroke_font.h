@@ -8,7 +8,7 @@
 
 #include "train/drawing.h"
 
-namespace systole::train::drawing {
+namespace systole::training::drawing {
 
 struct StrokeText {
   std::vector<std::vector<Point>> strokes;  // a stroke of one point is a dot
@@ -20,4 +20,4 @@ inline constexpr double kUnitsPerSize = 20;
 // UTF-8; what is not ASCII is drawn as a frame.
 StrokeText stroke_text(std::string_view text);
 
-}  // namespace systole::train::drawing
+}  // namespace systole::training::drawing

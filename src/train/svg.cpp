@@ -10,7 +10,7 @@
 
 #include "train/drawing.h"
 
-namespace systole::train::drawing {
+namespace systole::training::drawing {
 
 namespace {
 
@@ -96,4 +96,4 @@ std::string to_svg(const Shapes& shapes) {
   return writer.out + "</svg>\n";
 }
 
-}  // namespace systole::train::drawing
+}  // namespace systole::training::drawing

@@ -26,7 +26,7 @@
 #include "systole/io.h"
 #include "train/graph_def.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -319,4 +319,4 @@ void SummaryWriter::hparams(const HParams& settings, const std::map<std::string,
 
 void SummaryWriter::graph(const ir::Graph& graph) { state_->event(4, graph_def(graph), 0); }
 
-}  // namespace systole::train
+}  // namespace systole::training

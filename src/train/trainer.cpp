@@ -22,7 +22,7 @@
 #include "train/feed.h"
 #include "train/trainer_impl.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -478,4 +478,4 @@ FitResult Trainer::fit(const Tensor& x, const Tensor& y, const FitOptions& optio
   return fit(data::arrays(x, y), options);
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

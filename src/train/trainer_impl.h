@@ -16,7 +16,7 @@
 #include "train/feed.h"
 #include "train/steps.h"
 
-namespace systole::train {
+namespace systole::training {
 
 using Fields = std::vector<Tensor>;
 
@@ -82,4 +82,4 @@ struct Trainer::Impl {
   Function<Tensor(const Fields&)> step, test, predict;
 };
 
-}  // namespace systole::train
+}  // namespace systole::training

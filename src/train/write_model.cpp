@@ -18,7 +18,7 @@
 #include "tensor/record.h"
 #include "tensor/trace.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace {
 
@@ -231,4 +231,4 @@ void save_model(const std::filesystem::path& file, const nn::Inventory& found, c
 
 }  // namespace detail
 
-}  // namespace systole::train
+}  // namespace systole::training

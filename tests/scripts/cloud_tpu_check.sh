@@ -86,11 +86,11 @@ gcloud compute tpus tpu-vm delete my-tpu --quiet $at" ]] || fail delete
     ;;
   run)  # the tree goes over and is built in a container
     need_git
-    out=$(run run my-tpu --zone us-west4-a -- build/examples/demo --out 'a b' 2>&1) || fail "$out"
+    out=$(run run my-tpu --zone us-west4-a -- build/examples/digits_by_hand --out 'a b' 2>&1) || fail "$out"
     logged "gcloud compute tpus tpu-vm scp"
     logged "docker run"
     logged "--privileged --network host"
-    logged "build/examples/demo --out 'a b'"
+    logged "build/examples/digits_by_hand --out 'a b'"
     says "$out" "costs money until: scripts/cloud-tpu delete my-tpu --zone us-west4-a"
     mkdir "$home/systole/tree/.deps" && touch "$home/systole/tree/old"
     run run my-tpu --zone us-west4-a >/dev/null 2>&1 || fail "a second run"

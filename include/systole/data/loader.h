@@ -2,7 +2,7 @@
 
 // Batches of a Source in the order of an epoch, made ahead by worker threads.
 //
-//   data::Loader loader(train, {.batch = 64, .seed = 1, .map = {data::Normalise{}}});
+//   data::Loader loader(train, {.batch = 64, .seed = 1, .map = {data::Normalize{}}});
 //   for (int epoch = 0; epoch < 5; ++epoch)
 //     for (const data::Batch& b : loader) step(b.x(), b.y());
 //

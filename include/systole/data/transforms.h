@@ -4,13 +4,13 @@
 // by chance. Each is a plain struct of parameters with two forms of one meaning: on the CPU, sample by
 // sample, in a Loader; and as graph ops on a whole batch, in a compiled step on any device.
 //
-//   data::Transforms augment{data::Crop{.padding = 4}, data::Flip{}, data::Normalise{.mean = {0.5}}};
+//   data::Transforms augment{data::Crop{.padding = 4}, data::Flip{}, data::Normalize{.mean = {0.5}}};
 //   data::Loader loader(train, {.batch = 64, .map = augment});             // on the CPU
 //   std::vector<Tensor> xy = augment({x, y}, random::next_key());          // in a trace, on the device
 //
 // Field 0 is the picture, [height,width] or [height,width,channels], u8 or floating-point; field 1 the label.
 // What happens by chance to sample i is a function of (seed, epoch, i) on the CPU and of the key on a device.
-// u8 stays u8 (rounded to nearest, half to even) until Normalise, Standardise or Mixup makes f32 of it.
+// u8 stays u8 (rounded to nearest, half to even) until Normalize, Standardize or Mixup makes f32 of it.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,13 +31,13 @@ namespace systole::data {
 
 // (x·scale - mean) / stddev as f32; one number, or one per channel (the last axis). Left out, scale is 1/255
 // for u8 and 1 for everything else.
-struct Normalise {
+struct Normalize {
   std::vector<double> mean = {0}, stddev = {1};
   std::optional<double> scale = {};
 };
 
 // (x - m) / max(s, 1/√n) with mean and deviation of each sample's n numbers.
-struct Standardise {};
+struct Standardize {};
 
 // To another size, bilinear with pixels as squares (PyTorch's align_corners = false, no antialiasing).
 struct Resize {
@@ -68,7 +68,7 @@ struct Rotate {
 // torchvision's, in this order: brightness, contrast and saturation each by a factor in [1-v, 1+v], hue by a
 // turn in [-hue, hue] (of 1). Pictures are in [0, 1], or u8, and stay there. Saturation and hue need three
 // channels.
-struct ColourJitter {
+struct ColorJitter {
   double brightness = 0, contrast = 0, saturation = 0, hue = 0;
 };
 
@@ -99,7 +99,7 @@ struct Custom {
   std::function<std::vector<Tensor>(std::vector<Tensor>, const Tensor& key)> on_batch = {};
 };
 
-using Transform = std::variant<Normalise, Standardise, Resize, Flip, Crop, Rotate, ColourJitter, Cutout,
+using Transform = std::variant<Normalize, Standardize, Resize, Flip, Crop, Rotate, ColorJitter, Cutout,
                                OneHot, Mixup, Custom>;
 
 class SYSTOLE_API Transforms {

@@ -17,7 +17,7 @@ struct AdaGradOptions {
   double weight_decay = 0;
   double initial_accumulator = 0;
   double eps = 1e-10;
-  Flavour flavour = Flavour::pytorch;
+  Flavor flavor = Flavor::pytorch;
   std::vector<Group> groups = {};
 };
 class SYSTOLE_API AdaGrad : public Optimizer {
@@ -40,7 +40,7 @@ struct RMSPropOptions {
   double weight_decay = 0;
   double momentum = 0;
   bool centered = false;  // divides by the deviation: the mean gradient's square is taken off
-  Flavour flavour = Flavour::pytorch;
+  Flavor flavor = Flavor::pytorch;
   std::vector<Group> groups = {};
 };
 class SYSTOLE_API RMSProp : public Optimizer {

@@ -17,7 +17,7 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;  // added to the gradient
   bool amsgrad = false;     // divides by the root of the largest v so far
-  Flavour flavour = Flavour::pytorch;
+  Flavor flavor = Flavor::pytorch;
   std::vector<Group> groups = {};
 };
 class SYSTOLE_API Adam : public Optimizer {
@@ -44,7 +44,7 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.01;  // of the parameter itself, apart from the gradient
   bool amsgrad = false;
-  Flavour flavour = Flavour::pytorch;
+  Flavor flavor = Flavor::pytorch;
   std::vector<Group> groups = {};
 };
 class SYSTOLE_API AdamW : public Adam {

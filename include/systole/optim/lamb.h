@@ -16,7 +16,7 @@ struct LAMBOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-6;
   double weight_decay = 0;  // times the parameter, added to the step
-  Flavour flavour = Flavour::pytorch;
+  Flavor flavor = Flavor::pytorch;
   std::vector<Group> groups = {};
 };
 class SYSTOLE_API LAMB : public Optimizer {

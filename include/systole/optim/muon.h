@@ -35,7 +35,7 @@ struct MuonOptions {
   double adam_beta1 = 0.9, adam_beta2 = 0.999;
   double adam_eps = 1e-8;
   double adam_weight_decay = 0.01;
-  Flavour flavour = Flavour::pytorch;
+  Flavor flavor = Flavor::pytorch;
   std::vector<Group> groups = {};
 };
 class SYSTOLE_API Muon : public Optimizer {

@@ -45,7 +45,7 @@ Group no_decay(const M& module) {
 }
 
 // Whose formulas, where the two differ; each optimiser says how.
-enum class Flavour { pytorch, keras };
+enum class Flavor { pytorch, keras };
 
 class SYSTOLE_API Optimizer {
  public:

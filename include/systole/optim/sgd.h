@@ -35,7 +35,7 @@ struct SGDOptions {
   bool nesterov = false;    // g + momentum · velocity in place of the velocity
   double dampening = 0;     // g counts 1 - dampening, but for the first
   bool averaging = false;   // momentum · velocity + (1 - momentum) · g, from 0
-  Flavour flavour = Flavour::pytorch;
+  Flavor flavor = Flavor::pytorch;
   std::vector<Group> groups = {};
 };
 class SYSTOLE_API SGD : public Optimizer {

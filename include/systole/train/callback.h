@@ -4,8 +4,9 @@
 // may stop it, change the learning rate or keep files.
 //
 //   trainer.fit(train, {.epochs = 20, .validation = test,
-//                       .callbacks = {train::early_stopping({.patience = 3}), train::csv_log("log.csv"),
-//                                     train::on_epoch_end([](train::Run& run) { … })}});
+//                       .callbacks = {training::early_stopping({.patience = 3}),
+//                       training::csv_log("log.csv"),
+//                                     training::on_epoch_end([](training::Run& run) { … })}});
 //
 // They run on the caller's thread between launches, in the order of the list.
 
@@ -23,7 +24,7 @@
 #include "systole/base/literal.h"
 #include "systole/train/history.h"
 
-namespace systole::train {
+namespace systole::training {
 
 class Trainer;
 
@@ -133,4 +134,4 @@ SYSTOLE_API CallbackRef reduce_on_plateau(ReduceOnPlateauOptions options = {});
 SYSTOLE_API CallbackRef on_epoch_end(std::function<void(Run&)> f);
 SYSTOLE_API CallbackRef on_steps_end(std::function<void(Run&)> f);
 
-}  // namespace systole::train
+}  // namespace systole::training

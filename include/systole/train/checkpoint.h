@@ -4,16 +4,16 @@
 // a checksum. A file appears under its name only when all of it is on the disk; the newest that is whole is
 // loaded, whatever a crash left behind.
 //
-//   train::CheckpointFolder checkpoints("run/checkpoints", {.keep = 3});
-//   Parameters state = train::joined({{"model", variables(net)}, {"optimizer", opt.state()}});
-//   if (auto last = checkpoints.load()) train::restore(state, *last), epoch =
+//   training::CheckpointFolder checkpoints("run/checkpoints", {.keep = 3});
+//   Parameters state = training::joined({{"model", variables(net)}, {"optimizer", opt.state()}});
+//   if (auto last = checkpoints.load()) training::restore(state, *last), epoch =
 //   std::stoi(last->metadata["epoch"]); … checkpoints.save(step, state, {{"epoch", std::to_string(epoch)}});
 //
 // Saving beside training: snapshot() copies the state to the host, which is the only part that must wait; the
 // copy is written by another thread while training goes on.
 //
-//   train::Checkpoint copy = train::snapshot(step, state, metadata);
-//   std::thread([&, copy] { checkpoints.write(copy); });
+//   training::Checkpoint copy = training::snapshot(step, state, metadata);
+//   std::jthread writer([&, copy] { checkpoints.write(copy); });
 
 #include <chrono>
 #include <cstdint>
@@ -32,7 +32,7 @@
 #include "systole/io/safetensors.h"
 #include "systole/nn/module.h"
 
-namespace systole::train {
+namespace systole::training {
 
 // A state on the host.
 struct Checkpoint {
@@ -106,4 +106,4 @@ class SYSTOLE_API CheckpointFolder {
 SYSTOLE_API std::string tuning_choices();
 SYSTOLE_API void set_tuning_choices(std::string_view text);
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -2,7 +2,7 @@
 
 // What a run gave, epoch by epoch: columns by name, in the order in which they first came.
 //
-//   train::History history;
+//   training::History history;
 //   history.add({{"loss", 0.31}, {"accuracy", 0.91}});
 //   history.add({{"loss", 0.14}, {"accuracy", 0.96}, {"val_accuracy", 0.97}});
 //   history["accuracy"].back();              // 0.96
@@ -21,7 +21,7 @@
 
 #include "systole/base/export.h"
 
-namespace systole::train {
+namespace systole::training {
 
 class SYSTOLE_API History {
  public:
@@ -64,4 +64,4 @@ class SYSTOLE_API History {
   std::size_t epochs_ = 0;
 };
 
-}  // namespace systole::train
+}  // namespace systole::training

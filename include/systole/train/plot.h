@@ -2,9 +2,9 @@
 
 // Pictures of a run: line charts and confusion matrices, as .svg or .png by the name of the file.
 //
-//   train::history_chart(history, "loss").save("run/loss.svg");   // training and validation
-//   train::confusion_chart(metrics::confusion_matrix(logits, labels)).save("run/confusion.png");
-//   train::chart({{"SGD", steps, losses}, {"Adam", steps, others}},
+//   training::history_chart(history, "loss").save("run/loss.svg");   // training and validation
+//   training::confusion_chart(metrics::confusion_matrix(logits, labels)).save("run/confusion.png");
+//   training::chart({{"SGD", steps, losses}, {"Adam", steps, others}},
 //                {.title = "Loss", .x_label = "step", .log_y = true}).save("compare.png");
 //
 // Nothing but this library is needed: text in a .png is drawn with strokes of its own.
@@ -21,7 +21,7 @@
 #include "systole/train/history.h"
 #include "systole/train/metrics.h"
 
-namespace systole::train {
+namespace systole::training {
 
 namespace drawing {
 struct Shapes;
@@ -74,4 +74,4 @@ SYSTOLE_API Figure confusion_chart(const metrics::ConfusionMatrix& matrix,
 // Figures next to each other, in rows of `columns`.
 SYSTOLE_API Figure grid(const std::vector<Figure>& figures, int columns = 2);
 
-}  // namespace systole::train
+}  // namespace systole::training

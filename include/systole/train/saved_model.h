@@ -67,7 +67,8 @@ struct LoadOptions {
 };
 
 // Copies share weights and programs. It is compiled once for each type of inputs and each device; threads may
-// call it at the same time, as long as none changes weights.
+// call it at the same time, as long as none changes weights. A default-constructed one is empty: using it
+// throws kInvalidArgument.
 class SYSTOLE_API SavedModel {
  public:
   struct Io {
@@ -117,6 +118,7 @@ class SYSTOLE_API SavedModel {
   Tensor single(std::span<const Tensor> inputs) const;
   void each_variable(const std::function<void(std::string_view, Variable&)>& f) const;  // tied names too
   struct State;
+  State& state() const;
   std::shared_ptr<State> state_;
 };
 
@@ -124,7 +126,7 @@ class SYSTOLE_API SavedModel {
 // with kernels of its own, and kParse when graph, weights and digest do not belong together.
 SYSTOLE_API SavedModel load(const std::filesystem::path& file, const LoadOptions& options = {});
 
-namespace train::detail {
+namespace training::detail {
 
 // A function of as many Tensors as are given, for those numbers that F takes.
 template <class F>
@@ -154,7 +156,7 @@ SYSTOLE_API void save_model(const std::filesystem::path& file, const nn::Invento
                             const tree::FlatFunction& fn, std::vector<InputSpec> inputs,
                             const SaveOptions& options);
 
-}  // namespace train::detail
+}  // namespace training::detail
 
 // Saves any function of Tensors over a model; up to 8 inputs.
 template <nn::Module M, class F>
@@ -164,7 +166,8 @@ void save(const std::filesystem::path& file, const M& model, F&& fn, std::vector
   const nn::Inventory found = nn::inventory(model);
   const nn::detail::Modes modes(found);
   nn::detail::set_training(found, false);
-  train::detail::save_model(file, found, train::detail::tensor_function(fn), std::move(inputs), options);
+  training::detail::save_model(file, found, training::detail::tensor_function(fn), std::move(inputs),
+                               options);
 }
 // Saves model.forward, or its call.
 template <nn::Module M>

@@ -2,7 +2,7 @@
 
 // Event files that TensorBoard shows, without TensorBoard.
 //
-//   train::SummaryWriter board("runs/mnist");
+//   training::SummaryWriter board("runs/mnist");
 //   board.scalar("train/loss", loss, step);
 //   board.histogram("fc1/weight", model.fc1.weight, step);
 //   board.graph(model, {1, 784});
@@ -31,7 +31,7 @@
 #include "systole/tensor/tensor.h"
 #include "systole/train/history.h"
 
-namespace systole::train {
+namespace systole::training {
 
 // A hyper-parameter: a number, a word or a switch.
 struct HParam {
@@ -105,4 +105,4 @@ void SummaryWriter::graph(const M& module, Shape input, DType dtype) {
   graph(forward.graph(nn::detail::stand_in(std::move(input), dtype)));
 }
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -4,7 +4,7 @@
 //
 //   nn::Sequential model{nn::Flatten(), nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10)};
 //   auto [train, test] = data::mnist("data");
-//   train::Trainer trainer(model, optim::Adam(parameters(model)), {.metrics = {"accuracy"}});
+//   training::Trainer trainer(model, optim::Adam(parameters(model)), {.metrics = {"accuracy"}});
 //   trainer.fit(train, {.epochs = 5, .batch = 64, .validation = test});
 //   double accuracy = trainer.evaluate(test)["accuracy"];
 //   trainer.save("mnist.safetensors");
@@ -41,7 +41,7 @@
 #include "systole/train/metrics.h"
 #include "systole/train/saved_model.h"
 
-namespace systole::train {
+namespace systole::training {
 
 // A loss by name ("cross_entropy", "mse", … as losses::by_name knows them, with its settings) or as a
 // function of the model's output and the target.
@@ -251,4 +251,4 @@ class SYSTOLE_API Trainer {
   friend struct Fit;
 };
 
-}  // namespace systole::train
+}  // namespace systole::training

@@ -28,8 +28,8 @@ EndToEnd run_end_to_end(const std::filesystem::path& mnist, std::int64_t batch, 
   nn::models::Mlp model;
   for (auto [name, variable] : parameters(model))
     variable.assign(Tensor(data::hashed_parameter(name, variable.type(), 0)));
-  train::Trainer trainer(model, optim::Adam(model), {.metrics = {"accuracy"}, .math = math});
-  const train::FitResult result =
+  training::Trainer trainer(model, optim::Adam(model), {.metrics = {"accuracy"}, .math = math});
+  const training::FitResult result =
       trainer.fit(train, {.epochs = kEpochs, .batch = batch, .drop_last = true, .verbose = 0});
   return {result["seconds"], trainer.evaluate(test)["accuracy"], test.size()};
 }

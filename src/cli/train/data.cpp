@@ -289,7 +289,7 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
   return [=](const Tensor& given) {
     Tensor x = given.to(DType::f32);
     if (given.dtype() == DType::u8 && how != "none") x = x / 255;
-    if (how == "picture") x = data::Transforms{data::Standardise{}}({x}, Tensor())[0];
+    if (how == "picture") x = data::Transforms{data::Standardize{}}({x}, Tensor())[0];
     if (mean.defined()) x = (x - mean) / deviation;
     // What is missing in a table becomes the mean.
     if (how == "standard" && is_float(given.dtype())) x = where(x == x, x, 0.0f);
@@ -333,7 +333,7 @@ constexpr AugmentWord kAugment[] = {
      }},
     {"jitter", 0.2,
      [](double by, const TrainingData& data) -> data::Transform {
-       return data::ColourJitter{
+       return data::ColorJitter{
            .brightness = by, .contrast = by, .saturation = channels_of(data.input.shape) == 3 ? by : 0};
      }},
     {"mixup", 0.2,

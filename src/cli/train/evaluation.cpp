@@ -115,7 +115,7 @@ Measures measure(const SavedModel& model, const data::Source& data, const Settin
   const losses::Loss loss = make_loss(settings, task, output.empty() ? 1 : output[output.size() - 1].value());
   std::vector<metrics::Accumulator> metrics;
   for (metrics::Metric& metric : make_metrics(settings, task)) metrics.emplace_back(std::move(metric));
-  if (batch <= 0) batch = train::evaluation_batch(data.size());
+  if (batch <= 0) batch = training::evaluation_batch(data.size());
   Measures result;
   result.classes = model.classes();
   double sum = 0;

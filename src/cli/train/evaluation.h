@@ -22,7 +22,7 @@ losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t 
 std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task task);
 
 struct Measures {
-  train::Logs numbers;                         // the loss, then the metrics in order
+  training::Logs numbers;                      // the loss, then the metrics in order
   std::vector<std::int64_t> truth, predicted;  // of classes
   std::vector<std::string> classes;
 };

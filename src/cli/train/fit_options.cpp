@@ -83,8 +83,8 @@ optim::Schedule make_schedule(const Settings::Train& settings, double lr, double
   return optim::make_schedule(name, lr, options);
 }
 
-train::CallbackRef make_plateau(const Settings::Train& settings) {
-  train::ReduceOnPlateauOptions plateau{.monitor = settings.monitor};
+training::CallbackRef make_plateau(const Settings::Train& settings) {
+  training::ReduceOnPlateauOptions plateau{.monitor = settings.monitor};
   for (const Entry& entry : settings.schedule_options) {
     const optim::OptionValue given = option_value(entry);
     const double* number = std::get_if<double>(&given.value());
@@ -109,7 +109,7 @@ train::CallbackRef make_plateau(const Settings::Train& settings) {
                          kKnown);
     }
   }
-  return train::reduce_on_plateau(plateau);
+  return training::reduce_on_plateau(plateau);
 }
 
 double steps_per_epoch(const Settings::Train& settings, const TrainingData& data) {
@@ -153,8 +153,9 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
         optim::make(settings.optimizer, parameters(model), schedule, options_of(settings.optimizer_options)));
   });
 
-  train::TrainerOptions& trainer = plan.trainer;
-  trainer.loss = within("train.loss", [&] { return train::Loss(make_loss(settings, data.task, outputs)); });
+  training::TrainerOptions& trainer = plan.trainer;
+  trainer.loss =
+      within("train.loss", [&] { return training::Loss(make_loss(settings, data.task, outputs)); });
   for (metrics::Metric& metric : within("train.metrics", [&] { return make_metrics(settings, data.task); }))
     trainer.metrics.emplace_back(std::move(metric));
   trainer.prepare = prepare;
@@ -163,21 +164,21 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
     trainer.device = device;
   else
     trainer.mesh = DeviceMesh(device, {{"data", settings.devices}});
-  trainer.precision = settings.precision == "bf16"  ? train::Precision::bf16
-                      : settings.precision == "f16" ? train::Precision::f16
-                                                    : train::Precision::f32;
+  trainer.precision = settings.precision == "bf16"  ? training::Precision::bf16
+                      : settings.precision == "f16" ? training::Precision::f16
+                                                    : training::Precision::f32;
   if (settings.math != "auto")
     trainer.math = settings.math == "tf32" ? runtime::Math::tf32 : runtime::Math::f32;
   trainer.clip_norm = settings.clip_norm;
   trainer.clip_value = settings.clip_value;
   trainer.accumulate = settings.accumulate;
   trainer.ema = settings.ema;
-  trainer.bad_numbers = settings.bad_numbers == "stop"     ? train::BadNumbers::stop
-                        : settings.bad_numbers == "ignore" ? train::BadNumbers::ignore
-                                                           : train::BadNumbers::find;
+  trainer.bad_numbers = settings.bad_numbers == "stop"     ? training::BadNumbers::stop
+                        : settings.bad_numbers == "ignore" ? training::BadNumbers::ignore
+                                                           : training::BadNumbers::find;
   if (settings.deterministic) trainer.deterministic = true;
 
-  train::FitOptions& fit = plan.fit;
+  training::FitOptions& fit = plan.fit;
   fit.epochs = settings.epochs;
   fit.batch = std::min(settings.batch, std::max<std::int64_t>(data.train.size(), 1));
   fit.steps_per_epoch = settings.steps_per_epoch;
@@ -194,24 +195,24 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
   fit.device_bytes = static_cast<std::int64_t>(settings.device_gigabytes * (1 << 30));
   if (plateau) fit.callbacks.push_back(make_plateau(settings));
   if (settings.early_stopping > 0)
-    fit.callbacks.push_back(train::early_stopping({.monitor = settings.monitor,
-                                                   .patience = settings.early_stopping,
-                                                   .min_delta = settings.min_delta,
-                                                   .restore_best = settings.restore_best}));
+    fit.callbacks.push_back(training::early_stopping({.monitor = settings.monitor,
+                                                      .patience = settings.early_stopping,
+                                                      .min_delta = settings.min_delta,
+                                                      .restore_best = settings.restore_best}));
   return plan;
 }
 
-void add_folder(train::FitOptions& fit, const Settings::Train& settings,
+void add_folder(training::FitOptions& fit, const Settings::Train& settings,
                 const std::filesystem::path& folder) {
-  fit.callbacks.push_back(train::csv_log(folder / "history.csv"));
+  fit.callbacks.push_back(training::csv_log(folder / "history.csv"));
   if (settings.save_best)
     fit.callbacks.push_back(
-        train::model_file({.file = folder / "best.safetensors", .monitor = settings.monitor}));
+        training::model_file({.file = folder / "best.safetensors", .monitor = settings.monitor}));
   if (settings.tensorboard)
-    fit.callbacks.push_back(train::tensorboard({.folder = folder / "logs",
-                                                .every_steps = settings.tensorboard_steps,
-                                                .histograms = settings.histograms,
-                                                .graph = true}));
+    fit.callbacks.push_back(training::tensorboard({.folder = folder / "logs",
+                                                   .every_steps = settings.tensorboard_steps,
+                                                   .histograms = settings.histograms,
+                                                   .graph = true}));
   fit.checkpoints = {.folder = folder / "checkpoints",
                      .every_epochs = settings.checkpoint_epochs,
                      .every_steps = settings.checkpoint_steps,

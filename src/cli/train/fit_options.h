@@ -16,13 +16,14 @@ namespace systole::cli {
 
 struct FitPlan {
   std::shared_ptr<optim::Optimizer> optimizer;
-  train::TrainerOptions trainer;
-  train::FitOptions fit;
+  training::TrainerOptions trainer;
+  training::FitOptions fit;
 };
 FitPlan plan_fit(const Settings& settings, const TrainingData& data, const nn::AnyModule& model,
                  std::int64_t outputs, const Prepare& prepare);
 
 // The files of a run: checkpoints, the history, the best model, logs.
-void add_folder(train::FitOptions& fit, const Settings::Train& settings, const std::filesystem::path& folder);
+void add_folder(training::FitOptions& fit, const Settings::Train& settings,
+                const std::filesystem::path& folder);
 
 }  // namespace systole::cli

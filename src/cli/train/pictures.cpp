@@ -30,7 +30,7 @@ std::string cell(const std::string& text) {
   return result + '"';
 }
 
-void save_both(const train::Figure& figure, const std::filesystem::path& folder, const std::string& name,
+void save_both(const training::Figure& figure, const std::filesystem::path& folder, const std::string& name,
                std::vector<std::string>& written) {
   figure.save(folder / (name + ".svg"));
   std::string names = name + ".svg";
@@ -45,19 +45,19 @@ void save_both(const train::Figure& figure, const std::filesystem::path& folder,
 
 }  // namespace
 
-std::vector<std::string> columns_to_draw(const train::History& history) {
+std::vector<std::string> columns_to_draw(const training::History& history) {
   std::vector<std::string> names;
   for (const std::string& name : history.names())
     if (!name.starts_with("val_") && name != "lr" && name != "seconds") names.push_back(name);
   return names;
 }
 
-train::Figure confusion_figure(const metrics::ConfusionMatrix& matrix,
-                               const std::vector<std::string>& classes) {
+training::Figure confusion_figure(const metrics::ConfusionMatrix& matrix,
+                                  const std::vector<std::string>& classes) {
   std::vector<std::string> names;
   if (matrix.labels.size() <= kMostNames)
     for (const std::int64_t label : matrix.labels) names.push_back(class_name(classes, label));
-  return train::confusion_chart(matrix, {.names = std::move(names)});
+  return training::confusion_chart(matrix, {.names = std::move(names)});
 }
 
 void write_confusion(const std::filesystem::path& file, const metrics::ConfusionMatrix& matrix,
@@ -74,7 +74,7 @@ void write_confusion(const std::filesystem::path& file, const metrics::Confusion
   write_file(file, std::as_bytes(std::span(text)));
 }
 
-train::Figure read_confusion(const std::filesystem::path& file) {
+training::Figure read_confusion(const std::filesystem::path& file) {
   // data::read_csv would do, but classes that are numbers are a header too.
   const std::string text = read_text_file(file);
   std::vector<std::vector<std::string>> rows(1, std::vector<std::string>(1));
@@ -121,12 +121,12 @@ train::Figure read_confusion(const std::filesystem::path& file) {
   return confusion_figure(matrix, names);
 }
 
-std::vector<std::string> draw_run(const std::filesystem::path& folder, const train::History& history,
+std::vector<std::string> draw_run(const std::filesystem::path& folder, const training::History& history,
                                   const Measures& measures) {
   std::vector<std::string> written;
   if (!history.empty())
     for (const std::string& name : columns_to_draw(history))
-      save_both(train::history_chart(history, name), folder, name, written);
+      save_both(training::history_chart(history, name), folder, name, written);
   if (!measures.truth.empty()) {
     const metrics::ConfusionMatrix matrix = confusion(measures);
     write_confusion(folder / "confusion.csv", matrix, measures.classes);

@@ -13,17 +13,17 @@
 namespace systole::cli {
 
 // Loss, metric and confusion matrix as .svg and, where it can be written, .png. Gives the names.
-std::vector<std::string> draw_run(const std::filesystem::path& folder, const train::History& history,
+std::vector<std::string> draw_run(const std::filesystem::path& folder, const training::History& history,
                                   const Measures& measures);
 
 // Counts with a header of class names: "true,cat,dog" and a row for each true class.
 void write_confusion(const std::filesystem::path& file, const metrics::ConfusionMatrix& matrix,
                      const std::vector<std::string>& classes);
-train::Figure confusion_figure(const metrics::ConfusionMatrix& matrix,
-                               const std::vector<std::string>& classes);
-train::Figure read_confusion(const std::filesystem::path& file);
+training::Figure confusion_figure(const metrics::ConfusionMatrix& matrix,
+                                  const std::vector<std::string>& classes);
+training::Figure read_confusion(const std::filesystem::path& file);
 
 // Whether a run has anything to draw under this name, without its "val_" form.
-std::vector<std::string> columns_to_draw(const train::History& history);
+std::vector<std::string> columns_to_draw(const training::History& history);
 
 }  // namespace systole::cli

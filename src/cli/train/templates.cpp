@@ -191,7 +191,7 @@ int main(int argc, char** argv) try {{
 {model}
   std::cout << summary(model) << '\n';
 
-{pixels}  train::Trainer trainer(model, "adam", {{.metrics = {{"accuracy"}}{prepare}}});
+{pixels}  training::Trainer trainer(model, "adam", {{.metrics = {{"accuracy"}}{prepare}}});
   trainer.fit(source, {{.epochs = {epochs}, .batch = {batch}, .validation = test}});
   trainer.save("model.safetensors");  // systole::load runs it, and so does `systole predict`
   std::cout << "test " << trainer.evaluate(test).to_string() << '\n';

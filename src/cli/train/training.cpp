@@ -103,13 +103,13 @@ SaveOptions save_options(const Settings& settings, const TrainingData& data, con
 }
 
 void write_hparams(const fs::path& logs, const Settings& settings, const Measures& measures) {
-  train::SummaryWriter board(logs);
-  train::HParams hparams{{"model", settings.model.name.empty() ? "layers" : settings.model.name},
-                         {"optimizer", settings.train.optimizer},
-                         {"lr", settings.train.lr},
-                         {"batch", settings.train.batch},
-                         {"epochs", settings.train.epochs},
-                         {"seed", settings.train.seed}};
+  training::SummaryWriter board(logs);
+  training::HParams hparams{{"model", settings.model.name.empty() ? "layers" : settings.model.name},
+                            {"optimizer", settings.train.optimizer},
+                            {"lr", settings.train.lr},
+                            {"batch", settings.train.batch},
+                            {"epochs", settings.train.epochs},
+                            {"seed", settings.train.seed}};
   std::map<std::string, double> results;
   for (const auto& [name, value] : measures.numbers) results["test/" + name] = value;
   board.hparams(hparams, results);
@@ -128,11 +128,11 @@ int train(const Settings& settings, const TrainingPlace& place) {
   const fs::path folder = open_folder(settings, place, fmt::format("{}-{}", data.kind, model.name));
   describe(settings, data, model, folder);
 
-  train::Trainer trainer(model.module, plan.optimizer, plan.trainer);
-  train::FitOptions fit = plan.fit;
+  training::Trainer trainer(model.module, plan.optimizer, plan.trainer);
+  training::FitOptions fit = plan.fit;
   add_folder(fit, settings.train, folder);
-  if (place.fresh) fit.checkpoints.resume = train::Resume::fresh;
-  const train::FitResult result = trainer.fit(data.train, fit);
+  if (place.fresh) fit.checkpoints.resume = training::Resume::fresh;
+  const training::FitResult result = trainer.fit(data.train, fit);
   result.write_csv(folder / "history.csv");
   if (result.interrupted) {
     put(!reads_toml() ? fmt::format("interrupted; the same command with --out {} goes on\n", folder.string())

@@ -1,7 +1,7 @@
-// `make demo`: draws a data set of digits, trains a network on it, shows how it learns, and writes a picture
+// A training loop written out: draws a data set of digits, trains a network on it, and writes a picture
 // of what it then makes of digits it has never seen.
 //
-//   demo [--train 20000] [--test 5000] [--epochs 6] [--device auto] [--out predictions.png]
+//   digits_by_hand [--train 20000] [--test 5000] [--epochs 6] [--device auto] [--out predictions.png]
 
 #include <systole/systole.h>
 
@@ -101,6 +101,6 @@ int main(int argc, char** argv) try {
     std::cout << "No picture of predictions: " << error.what() << "\n";
   }
 } catch (const std::exception& error) {
-  std::cerr << "demo: " << error.what() << "\n";
+  std::cerr << "digits_by_hand: " << error.what() << "\n";
   return 1;
 }

@@ -101,7 +101,7 @@ TEST_F(TrainCli, UnknownKeysAreErrorsWithTheNearestNameAndThePlace) {
   expect_failure(run("train --model mlp --data digits --set trian.epochs=5"), "did you mean train?");
   expect_failure(run("train --model mpl --data digits"), "mlp");
   expect_failure(run("train --model mlp --data digit"), "did you mean 'digits'?");
-  expect_failure(run("train --model mlp --data digits --set train.precision=bf61"), "did you mean \"bf16\"?");
+  expect_failure(run("train --model mlp --data digits --set train.precision=bf61"), "did you mean bf16?");
   expect_failure(run("train --model mlp --data digits --set data.augment=[flop]"), "did you mean flip?");
   NEEDS_TOML();
   write("run.toml",

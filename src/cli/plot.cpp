@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/nearest.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/train/pictures.h"
+#include "cli/train/value.h"
 #include "systole/base/error.h"
 #include "systole/train/history.h"
 #include "systole/train/plot.h"
@@ -124,10 +124,7 @@ training::Figure draw(const std::vector<Curves>& runs, const std::string& column
     std::vector<std::string> names = columns_of(runs);
     names.push_back("confusion");
     const std::vector<std::string_view> known(names.begin(), names.end());
-    const std::string_view meant = nearest(column, known);
-    throw Error(ErrorKind::kNotFound, "--y " + column,
-                fmt::format("no run has it{}", meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
-                fmt::format("one of {}", fmt::join(known, ", ")));
+    throw unknown_name("--y " + column, "no run has it", column, known);
   }
   return training::chart(series, {.title = options.title.empty() ? column : options.title,
                                   .x_label = runs[0].x,

@@ -104,7 +104,7 @@ Action add_predict(CLI::App& app) {
       ->type_name("NAME");
   app.add_option("--top", options->top, "so many of the most probable classes")
       ->type_name("NUMBER")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
   app.add_option("-o,--out", options->out, "write all numbers (probabilities of classes) as one array")
       ->type_name("FILE.npy");
   app.add_flag("--invert", options->invert, "pictures with ink for paper: black digits on white for MNIST");
@@ -114,10 +114,10 @@ Action add_predict(CLI::App& app) {
   app.add_option("--temperature", options->text.temperature,
                  "below 1: more of what is probable; 0: the most probable always")
       ->type_name("NUMBER")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
   app.add_option("--top-k", options->text.top_k, "choose among so many; 0: all")
       ->type_name("NUMBER")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
   app.add_option("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");
   app.footer(
       "Examples:\n"

@@ -98,7 +98,7 @@ Action add_summary(CLI::App& app) {
   app.add_option("--classes", options->classes, "how many numbers it gives")->type_name("NUMBER");
   app.add_option("--batch", options->batch, "samples at a time, for the shapes")
       ->type_name("NUMBER")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
   app.add_option("--set", options->sets, "an option of the model, e.g. model.hidden=[512,256]")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);

@@ -84,7 +84,7 @@ Action add_train(CLI::App& app) {
       "Examples:\n"
       "  systole train --model mlp --data digits --set train.epochs=3\n"
       "  systole train --model cnn3 --data mnist:data/mnist --device cuda --out runs/mnist\n"
-      "  systole train run.toml --set train.lr=0.01 --set data.augment=[flip,\"crop 4\"]\n\n"
+      "  systole train run.toml --set train.lr=0.01 --set 'data.augment=[flip, crop 4]'\n\n"
       "The last line of the output is the result: test accuracy 0.9781 loss 0.0721\n"
       "Ctrl-C keeps a checkpoint; the same --out goes on from it.");
   return [options] { return run(*options); };

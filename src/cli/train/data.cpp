@@ -10,7 +10,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/nearest.h"
 #include "systole/base/error.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
@@ -49,6 +48,7 @@ std::pair<data::Source, data::Source> cut(const data::Source& all, double share,
 
 data::Source limited(const data::Source& source, std::int64_t limit, std::int64_t seed) {
   if (limit <= 0 || source.size() <= limit) return source;
+  if (task_of(source.info().fields.back()) == Task::words) return source.take(limit);  // see cut()
   std::vector<std::int64_t> some = data::permutation(source.size(), static_cast<std::uint64_t>(seed));
   some.resize(static_cast<std::size_t>(limit));
   return source.select(std::move(some));
@@ -201,7 +201,8 @@ TrainingData open_data(const Settings& settings) {
     throw Error(ErrorKind::kInvalidArgument, "data.validation", "neither a share nor a known word",
                 "a number between 0 and 1, \"test\", \"none\" or \"auto\"", in_quotes(word));
   }
-  if (data.test.empty()) data.test = data.validation;
+  data.has_test = !data.test.empty();
+  if (!data.has_test) data.test = data.validation;
 
   if (data.task == Task::numbers) {
     data.outputs = target.type.shape.count();
@@ -249,9 +250,9 @@ data::Source open_test_data(const std::string& spec, const Settings& settings,
 
 std::string described(const TrainingData& data) {
   std::string text = data.train.info().to_string();
-  if (!data.validation.empty() && data.validation.rows() != data.test.rows())
+  if (!data.validation.empty() && (!data.has_test || data.validation.rows() != data.test.rows()))
     text += fmt::format("; validation {}", data.validation.size());
-  if (!data.test.empty()) text += fmt::format("; test {}", data.test.size());
+  if (data.has_test) text += fmt::format("; test {}", data.test.size());
   return text;
 }
 
@@ -259,7 +260,8 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
   const DType dtype = data.input.dtype;
   if (is_integer(dtype) && dtype != DType::u8) return [](const Tensor& x) { return x; };  // words
   std::string how = settings.normalise;
-  if (how == "auto") how = data.kind == "csv" ? "standard" : dtype == DType::u8 ? "0-1" : "none";
+  if (how == "auto")
+    how = data.kind == "csv" || settings.mels > 0 ? "standard" : dtype == DType::u8 ? "0-1" : "none";
   Statistics numbers;
   if (how == "standard") numbers = measured(data.train, data.input);
   if (!settings.mean.empty() || !settings.stddev.empty()) {
@@ -353,11 +355,7 @@ data::Transforms parse_augment(const std::vector<std::string>& texts, const Trai
     if (known == std::end(kAugment)) {
       std::vector<std::string_view> names;
       for (const AugmentWord& w : kAugment) names.push_back(w.name);
-      const std::string_view meant = nearest(word, names);
-      throw Error(ErrorKind::kNotFound, where,
-                  fmt::format("there is no change {}{}", in_quotes(word),
-                              meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
-                  fmt::format("one of {}", fmt::join(names, ", ")));
+      throw unknown_name(where, fmt::format("there is no change {}", in_quotes(word)), word, names);
     }
     double value = known->standard;
     if (blank != std::string::npos) {

@@ -27,6 +27,7 @@ enum class Task {
 struct TrainingData {
   std::string kind;                      // "mnist"
   data::Source train, validation, test;  // validation and test may be the same; validation may be none
+  bool has_test = false;                 // else what is tested is the validation data, or nothing
   Type input;                            // of one sample
   Task task = Task::classes;
   std::vector<std::string> classes;  // their names, or the words

@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 
-#include "base/nearest.h"
 #include "systole/base/error.h"
 #include "systole/tensor/shaping.h"
 #include "train/steps.h"
@@ -53,11 +52,9 @@ losses::Settings loss_settings(const Settings::Train& settings) {
     } else {
       constexpr std::string_view kKnown[] = {"delta", "beta",        "margin",
                                              "half",  "from_logits", "ignore_index"};
-      const std::string_view meant = nearest(entry.key, kKnown);
-      throw Error(ErrorKind::kNotFound, entry.value.where,
-                  fmt::format("there is no key {} in train.loss_options{}", entry.key,
-                              meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
-                  fmt::format("one of {}", fmt::join(kKnown, ", ")));
+      throw unknown_name(entry.value.where,
+                         fmt::format("there is no key {} in train.loss_options", entry.key), entry.key,
+                         kKnown);
     }
     if (!fits)
       throw Error(ErrorKind::kInvalidArgument, entry.value.where,

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/nearest.h"
 #include "cli/train/evaluation.h"
 #include "systole/base/error.h"
 
@@ -106,11 +105,8 @@ training::CallbackRef make_plateau(const Settings::Train& settings) {
       plateau.min_lr = *number;
     else {
       constexpr std::string_view kKnown[] = {"factor", "patience", "min_delta", "cooldown", "min_lr"};
-      const std::string_view meant = nearest(entry.key, kKnown);
-      throw Error(ErrorKind::kNotFound, entry.value.where,
-                  fmt::format("plateau has no option {}{}", entry.key,
-                              meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
-                  fmt::format("one of {}", fmt::join(kKnown, ", ")));
+      throw unknown_name(entry.value.where, fmt::format("plateau has no option {}", entry.key), entry.key,
+                         kKnown);
     }
   }
   return training::reduce_on_plateau(plateau);

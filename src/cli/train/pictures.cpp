@@ -33,13 +33,14 @@ std::string cell(const std::string& text) {
 void save_both(const training::Figure& figure, const std::filesystem::path& folder, const std::string& name,
                std::vector<std::string>& written) {
   figure.save(folder / (name + ".svg"));
-  written.push_back(name + ".svg");
+  std::string names = name + ".svg";
   try {
     figure.save(folder / (name + ".png"));
-    written.push_back(name + ".png");
+    names += "|png";
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUnsupported) throw;
   }
+  written.push_back(std::move(names));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <map>
 #include <type_traits>
 
-#include "base/nearest.h"
 #include "systole/base/error.h"
 #include "systole/nn/zoo.h"
 
@@ -31,8 +30,9 @@ constexpr Key kKeys[] = {
         "another source; auto: the validation data"),
     KEY(data, normalise,
         "0-1 (whole numbers of a picture), standard (mean 0 and deviation 1 over the training data, per "
-        "feature or channel), picture (the same of each picture alone) or none; auto: standard for tables, "
-        "0-1 for pictures"),
+        "feature or channel), picture (the same of each picture alone) or none; auto: standard for tables "
+        "and "
+        "sound, 0-1 for pictures"),
     KEY(data, mean, "subtracted from each feature or channel, of pictures after 0-1"),
     KEY(data, stddev, "divided by, after mean"),
     KEY(data, augment,
@@ -41,7 +41,8 @@ constexpr Key kKeys[] = {
     KEY(data, mels, "sound as pictures of so many frequencies (log mel); 0: as it is"),
 
     KEY(model, name, "a model of the zoo; `systole summary` lists them with their options"),
-    KEY(model, layers, "or a list of layers, \"conv 32 3x3 relu\"; docs/command_line.md has the words"),
+    KEY(model, layers,
+        "a list of layers in place of a name: \"conv 32 3x3 relu\"; docs/command_line.md has the words"),
     KEY(model, input, "the shape of a sample; empty: as the data has it"),
     KEY(model, outputs, "how many numbers it gives; 0: as many as the data has classes or values"),
     KEY(model, weights, "a safetensors file to begin with; a head of another size is left out"),
@@ -207,16 +208,6 @@ std::vector<std::string_view> names_in(std::string_view section) {
   return names;
 }
 
-// `what` is how the message calls it.
-[[noreturn]] void unknown(const Value& value, const std::string& what, std::string_view name,
-                          std::span<const std::string_view> known) {
-  const std::string_view meant = nearest(name, known);
-  throw Error(
-      ErrorKind::kNotFound, value.where,
-      fmt::format("there is no {}{}", what, meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
-      meant.empty() ? fmt::format("one of {}", fmt::join(known, ", ")) : "");
-}
-
 // An option beside the model's name must be one that the model has.
 void check_model_options(const Settings::Model& model) {
   if (model.options.empty()) return;
@@ -227,19 +218,17 @@ void check_model_options(const Settings::Model& model) {
       known.push_back(option.name);
   for (const Entry& entry : model.options)
     if (std::find(known.begin(), known.end(), entry.key) == known.end())
-      unknown(entry.value,
-              fmt::format("key {} in [model]{}", entry.key,
-                          model.name.empty() ? "" : fmt::format(", and {} has no such option", model.name)),
-              entry.key, known);
+      throw unknown_name(
+          entry.value.where,
+          fmt::format("there is no key {} in [model]{}", entry.key,
+                      model.name.empty() ? "" : fmt::format(", and {} has no such option", model.name)),
+          entry.key, known);
 }
 
 void check_word(std::string_view name, std::string_view word, std::initializer_list<std::string_view> known) {
   if (std::find(known.begin(), known.end(), word) != known.end()) return;
-  const std::string_view meant = nearest(word, std::span(known.begin(), known.size()));
-  throw Error(ErrorKind::kNotFound, std::string(name),
-              fmt::format("there is no {}{}", in_quotes(word),
-                          meant.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(meant))),
-              fmt::format("one of {}", fmt::join(known, ", ")));
+  throw unknown_name(std::string(name), fmt::format("there is no {}", in_quotes(word)), word,
+                     std::span(known.begin(), known.size()));
 }
 
 }  // namespace
@@ -271,7 +260,7 @@ Settings settings_of(const Table& given) {
   Settings settings;
   for (const auto& [section, part] : given) {
     if (std::find(std::begin(kSections), std::end(kSections), section) == std::end(kSections))
-      unknown(part, fmt::format("section [{}]", section), section, kSections);
+      throw unknown_name(part.where, fmt::format("there is no section [{}]", section), section, kSections);
     const Table* table = part.get<Table>();
     if (table == nullptr) throw wrong_kind(part, section, "a table");
     for (const Entry& entry : *table) {
@@ -282,8 +271,8 @@ Settings settings_of(const Table& given) {
       const bool count = section == "model" && entry.key == "layers" && entry.value.get<std::int64_t>();
       if (key == std::end(kKeys) || count) {
         if (section != "model")
-          unknown(entry.value, fmt::format("key {} in [{}]", entry.key, section), entry.key,
-                  names_in(section));
+          throw unknown_name(entry.value.where, fmt::format("there is no key {} in [{}]", entry.key, section),
+                             entry.key, names_in(section));
         settings.model.options.push_back(entry);
         continue;
       }

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/nearest.h"
 #include "cli/terminal.h"
 #include "cli/train/settings.h"
 #include "cli/train/value.h"
@@ -180,6 +179,7 @@ std::string program_of(const Project& project, const std::string& name) {
 #include <systole/systole.h>
 
 #include <iostream>
+#include <tuple>
 
 using namespace systole;
 
@@ -191,7 +191,7 @@ int main(int argc, char** argv) try {{
 {model}
   std::cout << summary(model) << '\n';
 
-  training::Trainer trainer(model, "adam", {{.metrics = {{"accuracy"}}{prepare}}});
+{pixels}  training::Trainer trainer(model, "adam", {{.metrics = {{"accuracy"}}{prepare}}});
   trainer.fit(source, {{.epochs = {epochs}, .batch = {batch}, .validation = test}});
   trainer.save("model.safetensors");  // systole::load runs it, and so does `systole predict`
   std::cout << "test " << trainer.evaluate(test).to_string() << '\n';
@@ -202,12 +202,11 @@ int main(int argc, char** argv) try {{
 )",
       fmt::arg("name", name), fmt::arg("program", "build/train"), fmt::arg("source", source),
       fmt::arg("seed", words ? "" : ", 1"), fmt::arg("model", model),
-      fmt::arg("prepare",
-               pictures ? fmt::format(
-                              ",\n                                         .prepare = [](const Tensor& x) {{ "
-                              "return x.to(DType::f32).reshape({{-1, {}}}) / 255; }}",
-                              project.shape)
-                        : ""),
+      fmt::arg("pixels", pictures ? fmt::format("  const auto pixels = [](const Tensor& x) {{ return "
+                                                "x.to(DType::f32).reshape({{-1, {}}}) / 255; }};\n",
+                                                project.shape)
+                                  : ""),
+      fmt::arg("prepare", pictures ? ", .prepare = pixels" : ""),
       fmt::arg("epochs", value_of(project, "train.epochs")),
       fmt::arg("batch", value_of(project, "train.batch")));
 }
@@ -363,11 +362,7 @@ const Project& project_named(std::string_view name) {
     if (project.shown.name == name) return project;
     names.push_back(project.shown.name);
   }
-  const std::string_view meant = nearest(name, names);
-  throw Error(ErrorKind::kNotFound, fmt::format("--template {}", name),
-              fmt::format("there is no such template{}",
-                          meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
-              fmt::format("one of {}", fmt::join(names, ", ")));
+  throw unknown_name(fmt::format("--template {}", name), "there is no such template", name, names);
 }
 
 // A name that CMake takes for a project.

@@ -66,7 +66,11 @@ Table read_toml(const std::string& file) {
   }
 }
 
+bool reads_toml() { return true; }
+
 #else
+
+bool reads_toml() { return false; }
 
 Table read_toml(const std::string& file) {
   throw Error(ErrorKind::kUnsupported, file, "this build reads no TOML files: toml++ was not there",

@@ -135,8 +135,9 @@ int train(const Settings& settings, const TrainingPlace& place) {
   const training::FitResult result = trainer.fit(data.train, fit);
   result.write_csv(folder / "history.csv");
   if (result.interrupted) {
-    put(fmt::format("interrupted; to go on:\n  systole train {} --out {}\n",
-                    (folder / "config.toml").string(), folder.string()));
+    put(!reads_toml() ? fmt::format("interrupted; the same command with --out {} goes on\n", folder.string())
+                      : fmt::format("interrupted; to go on:\n  systole train {} --out {}\n",
+                                    (folder / "config.toml").string(), folder.string()));
     flush_output();
     return kInterrupted;
   }

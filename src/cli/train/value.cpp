@@ -6,8 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <system_error>
+#include <utility>
 
-#include "systole/base/error.h"
+#include "base/nearest.h"
 
 namespace systole::cli {
 
@@ -242,6 +243,14 @@ std::string described(const Value& value) {
   if (value.get<Table>() != nullptr) return "a table";
   if (value.get<std::string>() != nullptr) return fmt::format("the text {}", to_toml(value));
   return to_toml(value);
+}
+
+Error unknown_name(std::string where, std::string_view message, std::string_view name,
+                   std::span<const std::string_view> known) {
+  const std::string_view meant = nearest(name, known);
+  return Error(ErrorKind::kNotFound, std::move(where),
+               fmt::format("{}{}", message, meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
+               meant.empty() ? fmt::format("one of {}", fmt::join(known, ", ")) : "");
 }
 
 }  // namespace systole::cli

@@ -4,10 +4,13 @@
 // gives one value as text; its words need no quotes, which a shell would eat.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "systole/base/error.h"
 
 namespace systole::cli {
 
@@ -46,6 +49,11 @@ void set_path(Table& table, std::string_view path, Value value);
 
 std::string described(const Value& value);  // for messages: "the text \"fast\"", "a list"
 
+// kNotFound for a name that is none of these: the message, then the nearest or all that there are.
+Error unknown_name(std::string where, std::string_view message, std::string_view name,
+                   std::span<const std::string_view> known);
+
+bool reads_toml();  // whether this build does
 // All of a TOML file. Throws kParse with file and line, kUnsupported in a build without toml++.
 Table read_toml(const std::string& file);
 

@@ -34,7 +34,7 @@ int main(int argc, char** argv) try {
   std::cout << train.info().to_string() << "; on " << current_device().to_string() << "\n";
 
   nn::Sequential model{nn::Flatten(), nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10)};
-  std::cout << nn::summary(model, {28, 28});
+  std::cout << summary(model, {1, 28, 28});
 
   training::Trainer trainer(model, optim::Adam(model), {.metrics = {"accuracy"}});
   trainer.fit(train, {.epochs = options.integer("epochs"), .batch = options.integer("batch")});

@@ -49,19 +49,19 @@ Run descend(const Problem& problem, std::int64_t steps,
   return {losses, theta.value().eval()};
 }
 
-// The library's, which differentiates the cost itself.
-template <class O, class Options>
-Run library(const Problem& problem, std::int64_t steps, const Options& options) {
-  Parameters theta;
-  theta.add("theta", Variable(zeros({3}, DType::f64)));
-  O optimizer(theta, options);
+// The library's, by name, which differentiates the cost itself.
+Run library(const Problem& problem, std::int64_t steps, const char* name, double lr) {
+  Parameters parameters;
+  parameters.add("theta", Variable(zeros({3}, DType::f64)));
+  const auto optimizer = optim::make(name, parameters, {{"lr", lr}});
   const auto step = compile([&] {
-    auto [loss, grads] = value_and_grad([&] { return problem.cost(theta.at("theta")); }, theta);
-    optimizer.update(grads);
+    const auto [loss, grads] =
+        value_and_grad([&] { return problem.cost(parameters.at("theta")); }, parameters);
+    optimizer->update(grads);
     return loss;
   });
   const std::vector<double> losses = step.repeat(steps).to_vector<double>();
-  return {losses, theta.at("theta").value().eval()};
+  return {losses, parameters.at("theta").value().eval()};
 }
 
 double difference(const Run& a, const Run& b) {
@@ -101,11 +101,9 @@ int main(int argc, char** argv) try {
          const Tensor m_hat = m / (1 - pow(kBeta, t)), s_hat = s / (1 - pow(kBeta2, t));
          theta -= lr * m_hat / (sqrt(s_hat) + kEps);
        })}};
-  using namespace optim;
-  const std::vector<Run> libraries = {
-      library<GradientDescent>(problem, steps, GradientDescentOptions{.lr = lr}),
-      library<SGD>(problem, steps, SGDOptions{.lr = lr, .momentum = kBeta, .averaging = true}),
-      library<Adam>(problem, steps, AdamOptions{.lr = lr})};
+  const std::vector<Run> by_library = {library(problem, steps, "gradient_descent", lr),
+                                       library(problem, steps, "averaging_momentum", lr),
+                                       library(problem, steps, "adam", lr)};
 
   std::printf("%-6s", "step");
   for (const auto& [name, run] : by_hand) std::printf("%18s", name.c_str());
@@ -119,7 +117,7 @@ int main(int argc, char** argv) try {
   for (std::size_t i = 0; i < by_hand.size(); ++i) {
     const auto& [name, run] = by_hand[i];
     series.push_back({name, {}, run.losses});
-    largest = std::max(largest, difference(run, libraries[i]));
+    largest = std::max(largest, difference(run, by_library[i]));
     std::cout << name << ": θ = " << run.theta << "\n";
   }
   std::printf("By hand and by the library differ by at most %.1e.\n", largest);

@@ -45,9 +45,9 @@ int main(int argc, char** argv) try {
   const data::Transforms normalise{
       data::Normalize{.mean = {0.4914, 0.4822, 0.4465}, .stddev = {0.2470, 0.2435, 0.2616}}};
   training::Trainer trainer(model, std::move(optimizer),
-                         {.loss = {"cross_entropy", {.label_smoothing = 0.05}},
-                          .metrics = {"accuracy"},
-                          .prepare = [&](const Tensor& x) { return normalise({x}, {})[0]; }});
+                            {.loss = {"cross_entropy", {.label_smoothing = 0.05}},
+                             .metrics = {"accuracy"},
+                             .prepare = [&](const Tensor& x) { return normalise({x}, {})[0]; }});
   trainer.fit(train, {.epochs = epochs,
                       .batch = batch,
                       .validation = test,
@@ -57,10 +57,10 @@ int main(int argc, char** argv) try {
   const std::vector<std::string> names = test.info().fields[1].classes;
   std::cout << metrics::classification_report(logits, labels, names);
   std::printf("test accuracy %.4f\n", metrics::accuracy(logits, labels));
-  if (!options["chart"].empty())
+  if (options.has("chart"))
     training::confusion_chart(metrics::confusion_matrix(logits, labels), {.names = names})
         .save(options["chart"]);
-  if (!options["out"].empty()) trainer.save(options["out"]);
+  if (options.has("out")) trainer.save(options["out"]);
 } catch (const std::exception& error) {
   std::cerr << "cifar10: " << error.what() << "\n";
   return 1;

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "first_device.h"
 #include "options.h"
 #include "pictures.h"
 
@@ -42,7 +43,8 @@ int main(int argc, char** argv) try {
 
   const training::Logs result = trainer.evaluate(test);
   std::printf("test accuracy %.4f loss %.4f\n", result["accuracy"], result["loss"]);
-  training::history_chart(history, "accuracy", {.x_label = "Epoch", .y_label = "Accuracy"}).save(options["out"]);
+  training::history_chart(history, "accuracy", {.x_label = "Epoch", .y_label = "Accuracy"})
+      .save(options["out"]);
   std::cout << "History: " << std::filesystem::absolute(options["out"]).string() << "\n";
 } catch (const std::exception& error) {
   std::cerr << "cifar_keras_gpu: " << error.what() << "\n";

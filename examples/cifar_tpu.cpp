@@ -16,6 +16,7 @@
 #include <exception>
 #include <iostream>
 
+#include "first_device.h"
 #include "options.h"
 #include "pictures.h"
 

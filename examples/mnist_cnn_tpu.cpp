@@ -17,7 +17,9 @@
 #include <iostream>
 #include <optional>
 
+#include "first_device.h"
 #include "options.h"
+#include "pictures.h"
 
 int main(int argc, char** argv) try {
   using namespace systole;
@@ -30,9 +32,7 @@ int main(int argc, char** argv) try {
                          {"batch", "128"},
                          {"device", found},
                          {"devices", found == "tpu" ? "-1" : "4"}});
-  auto [train, test] = options["data"].empty() ? data::embedded_digits() : data::mnist(options["data"]);
-  if (options.integer("train") > 0) train = train.take(options.integer("train"));
-  if (options.integer("test") > 0) test = test.take(options.integer("test"));
+  const auto [train, test] = mnist_or_drawn(options);
   std::cout << train.info().to_string() << "; on " << options["devices"] << " × " << options["device"]
             << "\n";
 
@@ -47,7 +47,7 @@ int main(int argc, char** argv) try {
     return data::Transforms{data::Standardize{}}({x}, {})[0];
   };
   training::Trainer trainer(model, optim::Adam(model),
-                         {.metrics = {"accuracy"}, .prepare = standardise, .mesh = mesh});
+                            {.metrics = {"accuracy"}, .prepare = standardise, .mesh = mesh});
   trainer.fit(train,
               {.epochs = options.integer("epochs"), .batch = options.integer("batch"), .validation = test});
 

@@ -3,7 +3,8 @@
 // and asks for the TPU by an argument of fit() that does not exist; here the loss takes numbers and the
 // device is where the model is made.
 //
-//   mnist_mlp [--data DIR] [--train 0] [--epochs 5] [--batch 64] [--device auto] [--out FILE.safetensors]
+//   mnist_mlp [--data DIR] [--train 0] [--test 0] [--epochs 5] [--batch 64] [--device auto]
+//             [--out FILE.safetensors]
 //
 // DIR holds MNIST's four files; without it the digits are drawn. --device cpu, cuda, tpu, pjrt:cpu …
 
@@ -14,17 +15,22 @@
 #include <iostream>
 
 #include "options.h"
+#include "pictures.h"
 
 int main(int argc, char** argv) try {
   using namespace systole;
-  const Options options(
-      argc, argv,
-      {{"data", ""}, {"train", "0"}, {"epochs", "5"}, {"batch", "64"}, {"device", "auto"}, {"out", ""}});
+  const Options options(argc, argv,
+                        {{"data", ""},
+                         {"train", "0"},
+                         {"test", "0"},
+                         {"epochs", "5"},
+                         {"batch", "64"},
+                         {"device", "auto"},
+                         {"out", ""}});
   const DeviceScope device(options["device"]);
   random::seed(1);
 
-  auto [train, test] = options["data"].empty() ? data::embedded_digits() : data::mnist(options["data"]);
-  if (options.integer("train") > 0) train = train.take(options.integer("train"));
+  const auto [train, test] = mnist_or_drawn(options);
   std::cout << train.info().to_string() << "; on " << current_device().to_string() << "\n";
 
   nn::Sequential model{nn::Flatten(), nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10)};
@@ -35,7 +41,7 @@ int main(int argc, char** argv) try {
 
   const training::Logs result = trainer.evaluate(test);
   std::printf("test accuracy %.4f loss %.4f\n", result["accuracy"], result["loss"]);
-  if (!options["out"].empty()) trainer.save(options["out"]);
+  if (options.has("out")) trainer.save(options["out"]);
 } catch (const std::exception& error) {
   std::cerr << "mnist_mlp: " << error.what() << "\n";
   return 1;

@@ -123,7 +123,7 @@ int main(int argc, char** argv) try {
     std::cout << name << ": θ = " << run.theta << "\n";
   }
   std::printf("By hand and by the library differ by at most %.1e.\n", largest);
-  if (!options["out"].empty())
+  if (options.has("out"))
     training::chart(series, {.title = "Loss", .x_label = "step", .log_y = true}).save(options["out"]);
   return largest < 1e-10 ? 0 : 1;
 } catch (const std::exception& error) {

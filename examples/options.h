@@ -35,6 +35,17 @@ class Options {
     if (read == 0 || read != text.size()) refuse("--" + name + " " + text, "a whole number");
     return number;
   }
+  double number(const std::string& name) const {
+    const std::string& text = values_.at(name);
+    std::size_t read = 0;
+    double number = 0;
+    try {
+      number = std::stod(text, &read);
+    } catch (const std::exception&) {
+    }
+    if (read == 0 || read != text.size()) refuse("--" + name + " " + text, "a number");
+    return number;
+  }
 
  private:
   [[noreturn]] void refuse(const std::string& word, const std::string& wanted) const {

@@ -1,7 +1,8 @@
 #pragma once
 
-// CIFAR-10, or where it is not at hand coloured pictures drawn in its form: 32 by 32 pixels of ten classes. A
-// class is a shape with a colour that varies about one of its own, at any place on a grey ground with noise.
+// CIFAR-10 and MNIST, or where they are not at hand pictures drawn in their form. Those of CIFAR-10's are 32
+// by 32 pixels of ten classes: a class is a shape with a colour that varies about one of its own, at any
+// place on a grey ground with noise.
 
 #include <systole/systole.h>
 
@@ -49,14 +50,14 @@ inline systole::data::Source drawn_pictures(std::int64_t count, std::uint64_t se
   for (std::int64_t i = 0; i < count; ++i) {
     const int shape = static_cast<int>(i % kClasses);
     labels.mutable_values<std::int32_t>()[static_cast<std::size_t>(i)] = shape;
-    const double hue = 0.1 * shape + chance(-0.12, 0.12), ground = chance(60, 160), light = chance(60, 95);
+    const double hue = 0.1 * shape + chance(-0.06, 0.06), ground = chance(80, 170), light = chance(90, 120);
     const double size = chance(7, 12), cx = chance(size, kSide - size), cy = chance(size, kSide - size);
     for (int y = 0; y < kSide; ++y)
       for (int x = 0; x < kSide; ++x)
         for (int c = 0; c < 3; ++c) {
           const double ink = light * std::cos(2 * 3.14159265358979 * (hue - c / 3.0));
           const double value = ground + (inside(shape, (x - cx) / size, (y - cy) / size) ? ink : 0.0);
-          *pixel++ = static_cast<std::uint8_t>(std::clamp(value + chance(-25, 25), 0.0, 255.0));
+          *pixel++ = static_cast<std::uint8_t>(std::clamp(value + chance(-20, 20), 0.0, 255.0));
         }
   }
   return data::arrays(images, labels)
@@ -64,12 +65,19 @@ inline systole::data::Source drawn_pictures(std::int64_t count, std::uint64_t se
              {"disc", "ring", "square", "frame", "triangle", "diamond", "plus", "cross", "bar", "post"});
 }
 
-// By the options "data", a folder with CIFAR-10 or nothing, "train" and "test", how many pictures of each; 0:
-// all there are, or some thousands drawn.
+// By the options "data", a folder with the files or nothing, "train" and "test", how many pictures of each;
+// 0: all there are, or some thousands drawn.
 inline systole::data::TrainTest cifar_or_drawn(const Options& options) {
   const std::int64_t train = options.integer("train"), test = options.integer("test");
-  if (options["data"].empty())
+  if (!options.has("data"))
     return {drawn_pictures(train > 0 ? train : 4000, 1), drawn_pictures(test > 0 ? test : 1000, 2)};
   const auto [all, others] = systole::data::cifar10(options["data"]);
+  return {train > 0 ? all.take(train) : all, test > 0 ? others.take(test) : others};
+}
+inline systole::data::TrainTest mnist_or_drawn(const Options& options) {
+  const std::int64_t train = options.integer("train"), test = options.integer("test");
+  if (!options.has("data"))
+    return systole::data::embedded_digits(train > 0 ? train : 20'000, test > 0 ? test : 5'000);
+  const auto [all, others] = systole::data::mnist(options["data"]);
   return {train > 0 ? all.take(train) : all, test > 0 ? others.take(test) : others};
 }

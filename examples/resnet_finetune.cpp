@@ -36,7 +36,7 @@ double tune(nn::models::ResNet& model, const data::TrainTest& data, double lr, c
   trainer.fit(
       data.train,
       {.epochs = options.integer("epochs"), .batch = options.integer("batch"), .augment = {data::Flip{}}});
-  if (!options["out"].empty()) trainer.save(options["out"]);
+  if (options.has("out")) trainer.save(options["out"]);
   return trainer.evaluate(data.test)["accuracy"];
 }
 
@@ -60,7 +60,7 @@ int main(int argc, char** argv) try {
   const std::int64_t side = options.integer("side");
 
   data::TrainTest data =
-      options["data"].empty() ? data::TrainTest{drawn_pictures(1000, 1), {}} : data::open(options["data"]);
+      options.has("data") ? data::open(options["data"]) : data::TrainTest{drawn_pictures(1000, 1), {}};
   if (options.integer("train") > 0) data.train = data.train.take(options.integer("train"));
   if (data.test.empty()) std::tie(data.train, data.test) = data.train.stratified_split(0.8, 1);
   const data::Transforms resize{data::Resize{side, side}};

@@ -109,7 +109,7 @@ int main(int argc, char** argv) try {
     return dice((logits > 0).to(DType::f32), mask);
   };
   training::Trainer trainer(model, optim::Adam(model, {.lr = 5e-3}),
-                         {.loss = loss, .metrics = {metrics::mean_of("dice", dice_of, true)}});
+                            {.loss = loss, .metrics = {metrics::mean_of("dice", dice_of, true)}});
   trainer.fit(train, {.epochs = options.integer("epochs"),
                       .batch = options.integer("batch"),
                       .validation = test,
@@ -121,7 +121,7 @@ int main(int argc, char** argv) try {
   const double both = sum(found * masks).item<double>(), sizes = sum(found + masks).item<double>();
   std::printf("test dice %.4f iou %.4f\n", 2 * both / sizes, both / (sizes - both));
 
-  if (!options["out"].empty()) {
+  if (options.has("out")) {
     const std::int64_t shown = std::min<std::int64_t>(6, test.size());
     const Tensor sheet = concat({pictures, masks, found}, 2)[slice(0, shown)];  // [shown, side, 3·side, 1]
     io::save_png(options["out"],

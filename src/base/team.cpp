@@ -25,7 +25,14 @@ void rest() {
 
 // What changes on one side lies on a line of its own, away from what the other side watches.
 struct alignas(128) Worker {
-  std::atomic<std::uint64_t> done{0};
+  std::atomic<std::uint64_t> claimed{0};  // the last turn whose part of its number someone has begun
+  alignas(128) std::atomic<std::uint64_t> done{0};
+
+  // Whether the part of this turn is now the caller's of this function, who must do it.
+  bool claim(std::uint64_t word) {
+    std::uint64_t before = claimed.load(std::memory_order_acquire);
+    return before != word && claimed.compare_exchange_strong(before, word, std::memory_order_acq_rel);
+  }
 };
 
 std::atomic<bool> is_dismissed{false};
@@ -54,7 +61,12 @@ class Team {
     turn_.store(word);  // in order with what follows: a worker sees it, or is seen asleep
     if (asleep_.load() > 0) turn_.notify_all();
     work.part(work, 0);
-    for (std::int64_t i = 1; i < parts; ++i) wait_for(workers_[static_cast<std::size_t>(i - 1)], word);
+    // A part that its thread has not begun by now, because the system gave the processor to others, is done
+    // here: on a busy machine the thread may not come for milliseconds.
+    for (std::int64_t i = 1; i < parts; ++i) {
+      Worker& worker = workers_[static_cast<std::size_t>(i - 1)];
+      worker.claim(word) ? work.part(work, i) : wait_for(worker, word);
+    }
     is_busy_.clear(std::memory_order_release);
     return true;
   }
@@ -73,6 +85,8 @@ class Team {
       seen = next(seen);
       // Who takes no part must not look at the rest, which may be the next turn's already.
       if (static_cast<std::uint64_t>(number) >= (seen & ((std::uint64_t{1} << kCountBits) - 1))) continue;
+      // Nor who comes too late. Claimed, the turn does not end before the part is done.
+      if (!worker.claim(seen)) continue;
       work_.part(work_, number);
       worker.done.store(seen, std::memory_order_release);
     }

@@ -19,9 +19,10 @@ struct Work {
   const void* context = nullptr;
 };
 
-// Calls part(work, i) for 0 … parts-1, each on a thread of its own, 0 on the caller's. False, and nothing
-// done, when another caller has the threads, when there are too few, and in the child of a fork, which has
-// none. `most` is how many threads may ever be made, the caller's among them.
+// Calls part(work, i) for 0 … parts-1, 0 on the caller's thread and each other on one of its own, unless
+// that does not come: then on the caller's too. False, and nothing done, when another caller has the
+// threads, when there are too few, and in the child of a fork, which has none. `most` is how many threads
+// may ever be made, the caller's among them.
 bool run(const Work& work, int most);
 
 // Others want the processors: the threads stop watching and sleep until the next run.

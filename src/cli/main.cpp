@@ -2,6 +2,7 @@
 // exit code.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/parallel.h"
 #include "cli/child_commands.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
@@ -155,9 +157,26 @@ int run_guarded(int argc, char** argv) try {
 
 }  // namespace
 
+// On a machine whose processors others use, threads that watch for work keep the others from the processors
+// and are put off themselves, by milliseconds each time: sleeping ones are tens of times as fast there. How
+// the threads of OpenMP wait is settled before main begins, so the command begins once more.
+void wait_politely(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  double load[3];
+  int running = 0;
+  std::FILE* const file = std::fopen("/proc/loadavg", "r");
+  if (file == nullptr) return;
+  const int read = std::fscanf(file, "%lf %lf %lf %d", &load[0], &load[1], &load[2], &running);
+  std::fclose(file);
+  if (read != 4 || running - 1 < thread_count()) return;  // this process is one of them
+  ::setenv("OMP_WAIT_POLICY", "passive", 1);
+  ::execv("/proc/self/exe", argv);
+}
+
 }  // namespace systole::cli
 
 int main(int argc, char** argv) {
+  systole::cli::wait_politely(argv);
   // A reader that closes the pipe early (`systole ops | head`) ends the command quietly, whatever the parent
   // had set.
   std::signal(SIGPIPE, SIG_DFL);

@@ -16,7 +16,8 @@ tool cmake 'echo "cmake $*" >>"$LOG"
 [[ $* == *--build* ]] || exit 0
 mkdir -p build-gpu/tests/conformance build-gpu/tests/cuda
 for name in conformance/conformance_suite parity_test bench_test bench_cuda_test bench_results_test \
-  bench_deterministic_test kernels_test kernel_sources_test cuda/cuda_session_test; do
+  bench_deterministic_test kernels_test kernel_sources_test layers_test losses_test trainer_devices_test \
+  cuda/cuda_session_test; do
   cp "$HOME_BIN/a_test" "build-gpu/tests/$name"
 done
 cp "$HOME_BIN/a_systole" build-gpu/systole'
@@ -48,6 +49,7 @@ out=$(check) || fail "$out"
 row conformance '6 rows' # two in each of three processes
 row losses '4 tests passed'
 row parity '4 tests passed'
+row training '6 tests passed'
 row tests '8 tests passed'
 row memcheck '6 rows and 6 steps'
 row races '6 rows'

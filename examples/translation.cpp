@@ -5,7 +5,7 @@
 //
 //   the old small cat sees a red house today   →   hodi felo pika olda un domi rede vidas
 //
-//   translation [--epochs 6] [--count 6000] [--device auto]
+//   translation [--epochs 6] [--count 6000] [--layers 2] [--device auto]
 
 #include <systole/systole.h>
 
@@ -84,11 +84,13 @@ std::string text_of(const Tensor& row, const Vocabulary& language) {
 }
 
 struct Translator {
-  std::int64_t english_words, toy_words, width = 64;
+  std::int64_t english_words, toy_words, layers, width = 64;
   nn::Embedding english{english_words, width}, toy{toy_words, width};
   nn::SinusoidalPositions positions{width};
   nn::Transformer transformer{
-      width, 4, {.encoder_layers = 2, .decoder_layers = 2, .layer = {.dim_feedforward = 128, .dropout = 0}}};
+      width,
+      4,
+      {.encoder_layers = layers, .decoder_layers = layers, .layer = {.dim_feedforward = 128, .dropout = 0}}};
   nn::Linear head{width, toy_words};
 
   // i32[batch,length] and the translation so far, to the logits of each next word.
@@ -102,7 +104,8 @@ struct Translator {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Options options(argc, argv, {{"epochs", "6"}, {"count", "6000"}, {"device", "auto"}});
+  const Options options(argc, argv,
+                        {{"epochs", "6"}, {"count", "6000"}, {"layers", "2"}, {"device", "auto"}});
   const DeviceScope device(options["device"]);
   random::seed(1);
 
@@ -120,7 +123,7 @@ int main(int argc, char** argv) try {
   auto [train, test] =
       data::arrays(source, target[{all, slice(0, -1)}], target[{all, slice(1, {})}]).split(0.9);
 
-  Translator model{english.size(), toy.size()};
+  Translator model{english.size(), toy.size(), options.integer("layers")};
   const std::int64_t epochs = options.integer("epochs"), steps = (train.size() + 63) / 64;
   training::Trainer trainer(model,
                             optim::Adam(model, {.lr = optim::schedules::one_cycle(3e-3, epochs * steps)}),

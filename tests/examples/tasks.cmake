@@ -6,7 +6,7 @@ systole_add_example(char_gpt char_gpt_learns_a_rhyme
 systole_add_example(text_lstm text_lstm_understands_not
   "test accuracy (0\\.9[5-9]|1\\.0).*lovely: kind\n.*not lovely: unkind\n.*far from dull: kind" --count 2500 --epochs 5)
 systole_add_example(audio_digits audio_digits_hears_the_keys_of_a_telephone
-  "100 recordings to learn from, 50 .*test accuracy (0\\.9|1\\.0)" --count 15 --epochs 4)
+  "150 recordings to learn from, 50 .*test accuracy (0\\.9|1\\.0)" --count 20 --epochs 8)
 systole_add_example(credit_default credit_default_says_who_pays "4800 to learn from.*test AUC 0\\.[789]" --epochs 3)
 systole_add_example(breast_cancer breast_cancer_is_tested_on_every_fold
   "fold 3: 26[67] rows to learn from, 13[34] .*mean accuracy (0\\.9[3-9]|1\\.0)" --folds 3 --epochs 10)
@@ -14,12 +14,12 @@ systole_add_example(word_vectors word_vectors_have_their_kind_as_neighbours
   "\ncat:( (dog|horse|cow|rabbit) 0\\.[0-9]+)+\napple:( (pear|plum|cherry|peach) 0\\.[0-9]+)+\nparis:( (london|rome|madrid|vienna) 0\\.[0-9]+)+\n"
   --epochs 3)
 systole_add_example(translation translation_follows_the_grammar
-  "exact translations of 400 unseen sentences: (0\\.9[5-9]|1\\.0)" --count 4000 --epochs 8)
+  "exact translations of 400 unseen sentences: (0\\.9[5-9]|1\\.0)" --count 4000 --epochs 8 --layers 1)
 # The noise has a deviation of 0.25.
 systole_add_example(recommender recommender_comes_near_the_noise "test RMSE 0\\.(2[4-9]|30).*user 0 would give" --epochs 10)
 systole_add_example(time_series time_series_beats_the_naive_forecast "naive forecast [0-9.]+: [1-9][0-9] % less" --epochs 10)
 systole_add_example(fraud fraud_is_found
-  "precision 0\\.[5-9][0-9]+, recall 0\\.[5-9][0-9]+, F1 0\\.[5-9][0-9]+, AUC 0\\.9" --count 20000 --epochs 4)
+  "precision 0\\.[5-9][0-9]+, recall 0\\.[5-9][0-9]+, F1 0\\.[5-9][0-9]+, AUC 0\\.9")
 
 # systole_add_example_on(file example name expression [argument…]): with --data shared/data/FILE; skipped where it is not.
 set(shared ${PROJECT_SOURCE_DIR}/../shared)
@@ -45,5 +45,6 @@ set_tests_properties(examples.audio_digits_reaches_95_percent examples.credit_de
   PROPERTIES LABELS slow)
 
 systole_add_test(char_gpt_slow_test.cpp LABELS slow TIMEOUT 1200)
+target_include_directories(char_gpt_slow_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_compile_definitions(char_gpt_slow_test PRIVATE EXAMPLE_CHAR_GPT="$<TARGET_FILE:example_char_gpt>")
 add_dependencies(char_gpt_slow_test example_char_gpt)

@@ -67,6 +67,7 @@ TEST(Dlpack, VersionedExportIsReadOnly) {
 }
 
 TEST(Dlpack, CompactArraysAreUsedInPlace) {
+  const DeviceScope device("reference");  // whose memory is what literal() shows
   alignas(64) float data[] = {1, 2, 3, 4, 5, 6};
   Plain foreign(data, kFloat32, {2, 3});
   {

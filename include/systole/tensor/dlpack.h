@@ -17,9 +17,9 @@ SYSTOLE_API DLManagedTensor* to_dlpack(const Tensor& x);
 SYSTOLE_API DLManagedTensorVersioned* to_dlpack_versioned(const Tensor& x);  // marked read-only, version 1.0
 
 // Takes `managed` over: its deleter is called exactly once, when the last Tensor that needs the memory is
-// gone, or before this throws. Compact row-major arrays are used in place and must not be written to any
-// more; others are copied. Throws kUnsupported for memory that is not the host's, for dtypes that Systole
-// lacks and for another major version than 1.
+// gone, or before this throws. Compact row-major arrays are used in place, until a device with memory of its
+// own computes with them, and must not be written to any more; others are copied. Throws kUnsupported for
+// memory that is not the host's, for dtypes that Systole lacks and for another major version than 1.
 SYSTOLE_API Tensor from_dlpack(DLManagedTensor* managed);
 SYSTOLE_API Tensor from_dlpack(DLManagedTensorVersioned* managed);
 

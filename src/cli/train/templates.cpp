@@ -176,8 +176,9 @@ std::string program_of(const Project& project, const std::string& name) {
 //
 //   {program} [SOURCE]      {program} "{source}"
 
-#include <systole/systole.h>
-
+)"
+      "#include <systole/systole.h>\n"
+      R"(
 #include <iostream>
 #include <tuple>
 

@@ -1,7 +1,8 @@
 // Article S0, section 5.2: three convolutions learn MNIST on all cores of a TPU, validated after each epoch.
 // The article feeds pictures of 28×28×1 to a network for 32×32×3, and takes the first 60,000 of training and
 // test data shuffled together for training, so that the test has pictures it was trained with. Here the
-// network fits the pictures, the two sets stay apart, and all 10,000 test pictures count.
+// network fits the pictures, with a border of zeros, since without one its three poolings would leave a
+// single pixel; the two sets stay apart, and all 10,000 test pictures count.
 //
 //   mnist_cnn_tpu [--data DIR] [--train 0] [--test 0] [--epochs 10] [--batch 128] [--device tpu] [--devices
 //   -1]
@@ -40,7 +41,7 @@ int main(int argc, char** argv) try {
   std::optional<DeviceMesh> mesh;
   if (options["devices"] != "1") mesh = DeviceMesh(options["device"], {{"data", options.integer("devices")}});
   random::seed(1);
-  nn::models::Cnn3 model({.input = {28, 28, 1}, .padded = false});
+  nn::models::Cnn3 model({.input = {28, 28, 1}});
   // The article's per_image_standardization, on the device and with the model.
   const auto standardise = [](const Tensor& bytes) {
     const Tensor x = bytes.to(DType::f32).reshape({-1, 28, 28, 1});

@@ -122,6 +122,25 @@ TEST_P(TrainerDevices, ResumesWithTheSameBits) {
   std::filesystem::remove_all(folder);
 }
 
+// 30 samples on 4 devices: two are left over.
+TEST(TrainerMesh, EvaluatesSamplesThatDoNotDivide) {
+  const DeviceScope device("reference");
+  random::seed(3);
+  Net net;
+  const data::Source some = digits().take(30);
+  training::Trainer one(net, "adam", {.metrics = {"accuracy"}});
+  const training::Logs expected = one.evaluate(some);
+  const std::vector<float> outputs = one.predict(some).to_vector<float>();
+  training::Trainer four(net, "adam",
+                         {.metrics = {"accuracy"}, .mesh = DeviceMesh("reference", {{"data", 4}})});
+  const training::Logs got = four.evaluate(some);
+  EXPECT_NEAR(got["loss"], expected["loss"], 1e-6);
+  EXPECT_NEAR(got["accuracy"], expected["accuracy"], 1e-6);
+  const std::vector<float> split = four.predict(some).to_vector<float>();
+  ASSERT_EQ(split.size(), outputs.size());
+  for (std::size_t i = 0; i < split.size(); ++i) EXPECT_NEAR(split[i], outputs[i], 1e-5);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, TrainerDevices, model_devices(), device_suffix);
 INSTANTIATE_TEST_SUITE_P(Devices, TrainerFastDevices,
                          testing::Values("reference", "cpu", "cuda:0", "pjrt:cpu"), device_suffix);

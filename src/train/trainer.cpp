@@ -13,11 +13,13 @@
 #include <utility>
 
 #include "systole/base/error.h"
+#include "systole/tensor/creation.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/random.h"
 #include "systole/tensor/shaping.h"
 #include "systole/tensor/transforms.h"
 #include "systole/train/saved_model.h"
+#include "tensor/mesh.h"
 #include "train/bad_numbers.h"
 #include "train/feed.h"
 #include "train/trainer_impl.h"
@@ -55,10 +57,20 @@ Loss::Loss(std::string_view name, const losses::Settings& settings) : f_(losses:
 
 MetricChoice::MetricChoice(const std::string& name) : metric(metrics::by_name(name)) {}
 
+namespace {
+
+// A mesh of all devices there are, with their number.
+TrainerOptions with_counted_mesh(TrainerOptions options) {
+  if (options.mesh) options.mesh = recording::checked(*std::move(options.mesh));
+  return options;
+}
+
+}  // namespace
+
 Trainer::Impl::Impl(ModelView given, std::shared_ptr<optim::Optimizer> chosen, TrainerOptions chosen_options)
     : model(std::move(given)),
       optimizer(std::move(chosen)),
-      options(std::move(chosen_options)),
+      options(with_counted_mesh(std::move(chosen_options))),
       step([this](const Fields& fields) { return training_step(fields); },
            {.device = options.mesh ? "" : options.device,
             .name = "training_step",
@@ -348,18 +360,39 @@ Trainer::Impl::Evaluation Trainer::Impl::evaluation(const data::Source& data,
           plan_epoch({.samples = samples, .batch = batch}, kEvaluationSteps)};
 }
 
+bool Trainer::Impl::divides(std::int64_t rows) const {
+  return !options.mesh || rows % options.mesh->size() == 0;
+}
+
+std::vector<Trainer::Impl::EvenPart> Trainer::Impl::even_parts(const Fields& fields) const {
+  const std::int64_t devices = options.mesh->size(), rows = fields[0].size(0), even = rows - rows % devices;
+  std::vector<EvenPart> parts;
+  const auto add = [&](const Tensor& indices, std::int64_t count) {
+    EvenPart part{{}, count};
+    for (const Tensor& x : fields) part.fields.push_back(take(x, indices, 0).eval());
+    parts.push_back(std::move(part));
+  };
+  if (even > 0) add(arange(even), even);
+  for (std::int64_t i = even; i < rows; ++i) add(full({devices}, i, DType::i32), 1);
+  return parts;
+}
+
 Logs Trainer::Impl::evaluate(Evaluation& data) {
   const ModeScope mode(model.inventory, false);
   const AverageScope weights(average);
   data.feed.begin_epoch(0, 0);
   std::vector<double> sums(streaming.size() + 1);
   double samples = 0;
+  const auto add = [&](const std::vector<float>& rows, std::int64_t batch) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      sums[i % sums.size()] += static_cast<double>(rows[i]) * static_cast<double>(batch);
+  };
   for (const Launch& launch : data.plan) {
-    const std::vector<float> rows = data.feed.run(test, launch).to_vector<float>();
-    for (std::int64_t s = 0; s < launch.steps; ++s)
-      for (std::size_t c = 0; c < sums.size(); ++c)
-        sums[c] += static_cast<double>(rows[static_cast<std::size_t>(s) * sums.size() + c]) *
-                   static_cast<double>(launch.batch);
+    if (divides(launch.batch))
+      add(data.feed.run(test, launch).to_vector<float>(), launch.batch);
+    else
+      for (const EvenPart& part : even_parts(data.feed.next_fields(launch)))
+        add(test(part.fields).to_vector<float>(), part.rows);
     samples += static_cast<double>(launch.samples());
   }
   Logs result = logs(sums, samples);
@@ -408,9 +441,18 @@ void Trainer::Impl::each_output(Evaluation& data,
     for (std::int64_t s = 0; s < launch.steps; ++s) {
       const Launch one{launch.first + s * launch.batch, 1, launch.batch};
       const Fields fields = data.feed.next_fields(one);
-      const Fields inputs(fields.begin(),
-                          fields.begin() + static_cast<std::ptrdiff_t>(inputs_of(fields.size())));
-      use(predict(inputs), fields);
+      const auto outputs_of = [&](const Fields& x) {
+        return predict(Fields(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(inputs_of(x.size()))));
+      };
+      if (divides(launch.batch)) {
+        use(outputs_of(fields), fields);
+        continue;
+      }
+      for (const EvenPart& part : even_parts(fields)) {
+        Fields counted;
+        for (const Tensor& x : part.fields) counted.push_back(x[slice(0, part.rows)]);
+        use(outputs_of(part.fields)[slice(0, part.rows)], counted);
+      }
     }
 }
 

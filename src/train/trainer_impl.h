@@ -60,6 +60,14 @@ struct Trainer::Impl {
   };
   Evaluation evaluation(const data::Source& data, const EvaluateOptions& options) const;
   Logs evaluate(Evaluation& data);
+  // What a mesh splits must divide evenly. Of a last batch that does not, the rows left over are a batch
+  // each, of copies of the row, whose mean is the row's own.
+  struct EvenPart {
+    Fields fields;
+    std::int64_t rows;  // that count
+  };
+  bool divides(std::int64_t rows) const;
+  std::vector<EvenPart> even_parts(const Fields& fields) const;
   void each_output(Evaluation& data,
                    const std::function<void(const Tensor& output, const Fields& fields)>& use);
   void add_collected(Logs& logs, Evaluation& data);

@@ -51,10 +51,6 @@ std::int64_t bytes_of(const Fields& fields) {
   return bytes;
 }
 
-bool is_accelerator(const std::string& device) {
-  return !device.starts_with("cpu") && !device.starts_with("reference");
-}
-
 }  // namespace
 
 struct Fit final : Run {
@@ -199,7 +195,7 @@ struct Fit final : Run {
   std::int64_t launch_steps() const {
     std::int64_t steps = options_.steps_per_call;
     const Fields example = feed_->example(options_.batch);
-    if (steps == 0) steps = steps_per_launch(impl_.step.graph(example), is_accelerator(impl_.device()));
+    if (steps == 0) steps = steps_per_launch(impl_.step.graph(example), impl_.first_device());
     if (!feed_->resident())
       steps = std::min(
           steps, std::max<std::int64_t>(kStackedBytes / std::max<std::int64_t>(bytes_of(example), 1), 1));

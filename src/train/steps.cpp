@@ -15,7 +15,17 @@ constexpr double kLaunchSeconds = 0.1;
 constexpr double kProcessorStep = 5e-5, kAcceleratorStep = 2e-5;
 constexpr std::int64_t kMostSteps = 4096;
 
+bool has_convolution(const ir::Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const ir::Node& node) {
+    return node.op == ir::Op::convolution ||
+           std::any_of(node.graphs.begin(), node.graphs.end(),
+                       [](const ir::GraphRef& part) { return has_convolution(*part); });
+  });
+}
+
 }  // namespace
+
+bool loops_slowly(std::string_view device) { return device.starts_with("pjrt:cpu"); }
 
 std::int64_t step_count(const EpochShape& epoch) {
   const std::int64_t full = epoch.samples / epoch.batch;
@@ -38,7 +48,10 @@ std::vector<Launch> plan_epoch(const EpochShape& epoch, std::int64_t per_launch)
   return plan;
 }
 
-std::int64_t steps_per_launch(const ir::Graph& step, bool accelerator) {
+std::int64_t steps_per_launch(const ir::Graph& step, std::string_view device) {
+  if (loops_slowly(device) && has_convolution(step)) return 1;
+  const bool accelerator =
+      !device.starts_with("cpu") && !device.starts_with("reference") && !device.starts_with("pjrt:cpu");
   const double work = static_cast<double>(passes::graph_work(step));
   const double seconds = (accelerator ? kAcceleratorStep : kProcessorStep) +
                          work / (accelerator ? kAcceleratorRate : kProcessorRate);

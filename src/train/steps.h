@@ -5,6 +5,7 @@
 // run launches what the first one would have.
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "systole/ir/graph.h"
@@ -31,7 +32,10 @@ std::int64_t step_count(const EpochShape& epoch);
 
 // How many steps one launch should have, for it to take about a tenth of a second, by the work in the graph
 // of a step.
-std::int64_t steps_per_launch(const ir::Graph& step, bool accelerator);
+std::int64_t steps_per_launch(const ir::Graph& step, std::string_view device);
+
+// Whether convolutions are many times slower in a loop than outside: those of XLA on the processor are.
+bool loops_slowly(std::string_view device);
 
 // The largest divisor of `samples` that is a good batch to evaluate with, so that one program serves all of
 // them; else 256.

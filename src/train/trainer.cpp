@@ -272,6 +272,8 @@ std::string Trainer::Impl::device() const {
   return list.empty() ? current_device().to_string() : list[0].variable.value().device().to_string();
 }
 
+std::string Trainer::Impl::first_device() const { return options.mesh ? options.mesh->device : device(); }
+
 Logs Trainer::Impl::logs(std::span<const double> sums, double samples) const {
   Logs result;
   result.set("loss", sums[0] / samples);
@@ -352,12 +354,13 @@ Trainer::Impl::Evaluation Trainer::Impl::evaluation(const data::Source& data,
     batch = std::max(batch / devices, std::int64_t{1}) * devices;
   }
   const std::int64_t samples = samples_for(data, chosen, batch);
-  return {Feed(data, {.batch = batch,
-                      .map = chosen.map,
-                      .steps = data.endless() ? chosen.steps : 0,
-                      .resident_bytes = kResident,
-                      .device = device()}),
-          plan_epoch({.samples = samples, .batch = batch}, kEvaluationSteps)};
+  return {
+      Feed(data, {.batch = batch,
+                  .map = chosen.map,
+                  .steps = data.endless() ? chosen.steps : 0,
+                  .resident_bytes = kResident,
+                  .device = device()}),
+      plan_epoch({.samples = samples, .batch = batch}, loops_slowly(first_device()) ? 1 : kEvaluationSteps)};
 }
 
 bool Trainer::Impl::divides(std::int64_t rows) const {

@@ -48,7 +48,8 @@ struct Trainer::Impl {
   // Says why a step on these fields was refused.
   [[noreturn]] void report_bad_numbers(const Fields& fields, const std::string& where);
 
-  std::string device() const;
+  std::string device() const;        // empty: those of the mesh
+  std::string first_device() const;  // of the mesh, or the only one
   Logs logs(std::span<const double> sums, double samples) const;
   std::size_t inputs_of(std::size_t fields) const;  // those before the target
   bool is_bad(std::span<const float> numbers) const;

@@ -53,5 +53,5 @@ if(EXISTS ${shared}/data/mnist)
 endif()
 if(EXISTS ${shared}/data/cifar-10)
   systole_add_example(cifar10 cifar10_reads_cifar_10 "airplane +[01]\\..*test accuracy 0\\.[1-4]"
-    --data ${shared}/data/cifar-10 --train 512 --test 512 --epochs 2)
+    --model lenet --data ${shared}/data/cifar-10 --train 512 --test 512 --epochs 4 --batch 16)
 endif()

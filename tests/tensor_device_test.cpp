@@ -95,6 +95,9 @@ class TensorDevice : public testing::Test {
                               [] { return std::unique_ptr<runtime::Backend>(new TestBackend); });
   }
   void SetUp() override { g_failures = 0; }
+
+ private:
+  const DeviceScope home_{"reference"};
 };
 
 TEST_F(TensorDevice, ValuesAreMadeInTheScopeAndResultsFollowTheirOperands) {
@@ -261,12 +264,14 @@ TEST_F(TensorDevice, TransformsKeepTheDevice) {
 
 // More than any address space, so that no system promises it.
 TEST(TensorMemory, TooLargeAResultNamesTheOpAndPoisons) {
+  const DeviceScope device("reference");
   const Tensor x = zeros({1LL << 50}, DType::u8);
   EXPECT_NE(error_of(ErrorKind::kOutOfMemory, [&] { x.eval(); }).find("broadcast"), std::string::npos);
   error_of(ErrorKind::kOutOfMemory, [&] { (x + 1).eval(); });
 }
 
 TEST(TensorMemory, AVariableLostInAFailedRunSaysWhy) {
+  const DeviceScope device("reference");
   Variable w(tensor({1.f}));
   const auto step = compile([&] {
     w.assign(w + 1);

@@ -22,7 +22,7 @@ struct Cell {
   std::string name;
   bool trainable = true;
   bool frozen = false;  // not trained for a while
-  bool roams = false;  // goes where it is needed, so it does not say where a function runs
+  bool roams = false;   // goes where it is needed, so it does not say where a function runs
   Type type;
   Tensor value;
 };

@@ -25,6 +25,7 @@ Tensor chain(const Tensor& a, const Tensor& b, int ops) {
 }  // namespace
 
 int main(int, char** argv) {
+  const systole::DeviceScope device("reference");  // the budget is that of the interpreter
   const Tensor a = Tensor(systole::Literal::full({systole::DType::f32, {4}}, 1));
   const Tensor b = Tensor(systole::Literal::full({systole::DType::f32, {4}}, 0.5));
   if (std::strcmp(argv[1], "record") == 0) {

@@ -80,11 +80,11 @@ Sample sample_of(T&& value) {
 
 }  // namespace detail
 
-// Tensors are the columns of arrays(), not sets of samples. Whether it can be moved is asked last: that of a class which a Source can be made into would ask back.
+// Tensors are the columns of arrays(), not sets of samples. Whether it can be moved is asked last: that of a
+// class which a Source can be made into would ask back.
 template <class D>
 concept Dataset = !std::derived_from<D, Source> && !std::same_as<D, Sample> && !std::same_as<D, Tensor> &&
-                  !std::same_as<D, std::vector<Tensor>> &&
-                  requires(const D& set, std::int64_t i) {
+                  !std::same_as<D, std::vector<Tensor>> && requires(const D& set, std::int64_t i) {
                     { set.size() } -> std::convertible_to<std::int64_t>;
                     requires detail::IsArrays<std::remove_cvref_t<decltype(set[i])>>::value;
                   } && std::move_constructible<D>;

@@ -339,8 +339,9 @@ Tensor observed(const M& layer, Tensor output) {
 
 // y = module(x), by forward when there is one.
 template <class M, class... A>
-  requires(requires(const M& module, const A&... arguments) { module.forward(arguments...); } ||
-           requires(const M& module, const A&... arguments) { module(arguments...); })
+  requires(
+      requires(const M& module, const A&... arguments) { module.forward(arguments...); } ||
+      requires(const M& module, const A&... arguments) { module(arguments...); })
 decltype(auto) apply(const M& module, const A&... arguments) {
   if constexpr (requires { module.forward(arguments...); })
     return module.forward(arguments...);

@@ -46,8 +46,9 @@ Tensor tensor(const R& values, std::optional<DType> dtype = {}) {
   return tensor(values, creation::vector_shape(values), dtype);
 }
 
-// Memory used in place, not copied: it must stay as it is until the last Tensor that needs it is gone. A
-// vector or array that ends with the statement does not compile.
+// Memory used in place, not copied, until a device with memory of its own computes with it: it must stay as
+// it is until the last Tensor that needs it is gone. A vector or array that ends with the statement does not
+// compile.
 template <creation::Memory R>
   requires std::ranges::borrowed_range<R>
 Tensor from_span(R&& values, Shape shape) {

@@ -11,7 +11,7 @@
 
 int main(int argc, char** argv) try {
   using namespace systole;
-  const DeviceScope device(argc > 1 ? argv[1] : "reference");
+  const DeviceScope device(argc > 1 ? argv[1] : "auto");
 
   const Tensor x = tensor({1., 2., 3.}, DType::f64), y = tensor({2., 5.}, DType::f64);
   Variable w1(tensor({{1., 2., 3.}, {4., 5., 6.}}, DType::f64), "W1");

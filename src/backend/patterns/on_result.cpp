@@ -144,6 +144,8 @@ class Reader {
           variables.push_back(v);
     }
     if (variables.size() > 2) return "the work on the result reads more than the library would";
+    for (const ValueId v : variables)
+      if (!is_float(graph_.type(v).dtype)) return "the work on the result reads a mask";
     const Samples samples(graph_, variables, further);
     bool has_result = false;
     for (std::size_t k = 0; k < graph_.outputs().size(); ++k) {

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "options.h"
-#include "words.h"
 
 using namespace systole;
 
@@ -47,26 +46,24 @@ std::vector<Text> made_up(int count) {
     const bool praise = chance() % 2 == 0, negated = chance() % 2 == 0;
     const std::string line = any(openings) + any(things) + any(negated ? negations : statements) +
                              any(praise ? good : bad) + any(ends);
-    texts.push_back({praise != negated ? "kind" : "unkind", words_of(line)});
+    texts.push_back({praise != negated ? "kind" : "unkind", data::words_of(line)});
   }
   return texts;
 }
 
 std::vector<Text> read(const std::string& file) {
-  std::istringstream in(read_text(file));
+  std::istringstream in(data::read_text(file));
   std::vector<Text> texts;
   for (std::string line; std::getline(in, line);)
     if (const std::size_t tab = line.find('\t'); tab != std::string::npos)
-      texts.push_back({line.substr(0, tab), words_of(line.substr(tab + 1))});
+      texts.push_back({line.substr(0, tab), data::words_of(line.substr(tab + 1))});
   return texts;
 }
 
 // The last words by number, filled in front: the LSTM's last output is then that of the last word.
-std::vector<std::int32_t> row_of(const std::vector<std::string>& words, const Vocabulary& vocabulary) {
-  std::vector<std::int32_t> row(kLength, kFill);
-  for (std::size_t i = 1; i <= std::min(row.size(), words.size()); ++i)
-    row[row.size() - i] = vocabulary.number(words[words.size() - i], kUnknown);
-  return row;
+std::vector<std::int32_t> row_of(const std::vector<std::string>& words, const data::Vocabulary& vocabulary) {
+  return vocabulary.encode(words,
+                           {.unknown = kUnknown, .length = kLength, .fill = kFill, .fill_in_front = true});
 }
 
 }  // namespace
@@ -78,7 +75,7 @@ int main(int argc, char** argv) try {
 
   const std::vector<Text> texts =
       options.has("data") ? read(options["data"]) : made_up(static_cast<int>(options.integer("count")));
-  Vocabulary vocabulary({"", "?"}), classes;
+  data::Vocabulary vocabulary({"", "?"}), classes;
   std::vector<std::int32_t> rows, labels;
   for (const Text& text : texts) {
     for (const std::string& word : text.words) vocabulary.add(word);
@@ -96,7 +93,7 @@ int main(int argc, char** argv) try {
 
   for (const char* line :
        {"the film was lovely", "the film was not lovely", "honestly the music was far from dull"}) {
-    const Tensor logits = trainer.predict(tensor(row_of(words_of(line), vocabulary), {1, kLength}));
+    const Tensor logits = trainer.predict(tensor(row_of(data::words_of(line), vocabulary), {1, kLength}));
     std::printf("%s: %s\n", line, classes[argmax(logits).item<std::int64_t>()].c_str());
   }
 } catch (const std::exception& error) {

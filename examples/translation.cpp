@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "options.h"
-#include "words.h"
 
 using namespace systole;
 
@@ -66,7 +65,8 @@ Pair sentence(std::mt19937& chance) {
 }
 
 // Appends a row of kLength: start, the words, stop, fill.
-void add_row(const std::vector<std::string>& words, Vocabulary& language, std::vector<std::int32_t>& rows) {
+void add_row(const std::vector<std::string>& words, data::Vocabulary& language,
+             std::vector<std::int32_t>& rows) {
   const std::size_t end = rows.size() + kLength;
   rows.push_back(kStart);
   for (const std::string& word : words) rows.push_back(language.add(word));
@@ -74,7 +74,7 @@ void add_row(const std::vector<std::string>& words, Vocabulary& language, std::v
   rows.resize(end, kFill);
 }
 
-std::string text_of(const Tensor& row, const Vocabulary& language) {
+std::string text_of(const Tensor& row, const data::Vocabulary& language) {
   std::string text;
   for (const std::int32_t word : row.to_vector<std::int32_t>()) {
     if (word == kStop) break;
@@ -110,7 +110,7 @@ int main(int argc, char** argv) try {
   random::seed(1);
 
   std::mt19937 chance(1);
-  Vocabulary english({"", "", ""}), toy({"", "", ""});
+  data::Vocabulary english({"", "", ""}), toy({"", "", ""});
   std::vector<std::int32_t> english_rows, toy_rows;
   const std::int64_t count = options.integer("count");
   for (std::int64_t i = 0; i < count; ++i) {

@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "options.h"
-#include "words.h"
 
 using namespace systole;
 
@@ -54,7 +53,7 @@ std::string made_up() {
 }
 
 // The text by number, without rare words, and frequent ones thinned out as in word2vec.
-std::vector<std::int32_t> numbered(const std::vector<std::string>& words, Vocabulary& vocabulary) {
+std::vector<std::int32_t> numbered(const std::vector<std::string>& words, data::Vocabulary& vocabulary) {
   std::map<std::string, int> counts;
   for (const std::string& word : words) ++counts[word];
   std::mt19937 chance(2);
@@ -94,9 +93,9 @@ int main(int argc, char** argv) try {
   const DeviceScope device(options["device"]);
   random::seed(1);
 
-  Vocabulary vocabulary;
-  const std::vector<std::int32_t> text =
-      numbered(words_of(options.has("data") ? read_text(options["data"]) : made_up()), vocabulary);
+  data::Vocabulary vocabulary;
+  const std::vector<std::int32_t> text = numbered(
+      data::words_of(options.has("data") ? data::read_text(options["data"]) : made_up()), vocabulary);
   const data::Source data = pairs(text);
   std::cout << text.size() << " words, " << vocabulary.size() << " of them different, " << data.size()
             << " pairs\n";

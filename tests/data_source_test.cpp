@@ -51,6 +51,26 @@ struct Squares {
 };
 static_assert(Dataset<Squares> && Dataset<std::vector<Sample>> && !Dataset<Source> && !Dataset<int>);
 
+// Two inputs and a label, as a translation has: the label is the last field.
+TEST(Source, TheLabelIsTheLastField) {
+  const Source pairs = counted(9);
+  const std::vector<Literal> columns = pairs.columns();
+  const Source source = arrays(std::vector<Literal>{columns[0], columns[0], columns[1]});
+  EXPECT_EQ(source.labels(), (Indices{0, 1, 2, 0, 1, 2, 0, 1, 2}));
+  const auto [first, second] = source.stratified_split(2.0 / 3, 1);
+  EXPECT_EQ(first.size(), 6);
+  Indices labels = first.labels();
+  std::sort(labels.begin(), labels.end());
+  EXPECT_EQ(labels, (Indices{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(StratifiedKFold{.splits = 3}(source)[0].test, StratifiedKFold{.splits = 3}(pairs)[0].test);
+  EXPECT_EQ(KFold{.splits = 3}(source)[1].test, (Indices{3, 4, 5}));
+  Loader loader(source, {.batch = 2, .shuffle = false});
+  const Batch batch = *loader.next();
+  EXPECT_EQ(batch.y().to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 1}));
+  Loader inputs(arrays(columns[0]), {.batch = 2});
+  EXPECT_THROW(inputs.next()->y(), Error);
+}
+
 TEST(Source, IsMadeOfAnyDataset) {
   const Source source = Squares{};
   EXPECT_EQ(source.size(), 5);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numbers>
 #include <numeric>
@@ -105,6 +106,39 @@ TEST(Transforms, LabelsBecomeVectors) {
     Transforms{OneHot{.classes = 2}}.apply(batch, std::vector<std::int64_t>{8, 9}, 1, 0);
   });
   EXPECT_NE(message.find("sample 8"), std::string::npos) << message;
+}
+
+TEST(Transforms, LabelsAreTheLastField) {
+  const Literal x = Literal::of<float>({2, 1}, {1.0f, 2.0f});
+  const Literal y = Literal::of<std::int32_t>({2}, {1, 0});
+  std::vector<Literal> batch{x, x, y};
+  Transforms{OneHot{.classes = 2}}.apply(batch, std::vector<std::int64_t>{0, 1}, 1, 0);
+  EXPECT_EQ(batch[2].to_doubles(), (std::vector<double>{0, 1, 1, 0}));
+  const std::vector<Tensor> on_device =
+      Transforms{OneHot{.classes = 2}}({Tensor(x), Tensor(x), Tensor(y)}, Tensor());
+  EXPECT_EQ(on_device[2].literal().to_doubles(), (std::vector<double>{0, 1, 1, 0}));
+}
+
+// Means and deviations by hand; NaN does not count, a constant keeps 1.
+TEST(Transforms, NormalizeIsFittedToData) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Normalize rows = fitted_normalize(
+      arrays(Literal::of<float>({4, 3}, {1, 5, 1e6f, 3, 5, 1e6f + 2, nan, 5, 1e6f, 5, 5, 1e6f + 2})));
+  EXPECT_EQ(rows.mean, (std::vector<double>{3, 5, 1e6 + 1}));
+  ASSERT_EQ(rows.stddev.size(), 3u);
+  EXPECT_NEAR(rows.stddev[0], std::sqrt(8.0 / 3), 1e-12);
+  EXPECT_EQ(rows.stddev[1], 1);
+  EXPECT_NEAR(rows.stddev[2], 1, 1e-9);
+
+  // u8 pictures are in [0, 1]; grey ones have one channel, others one for each on the last axis.
+  const Source grey = arrays(Literal::of<std::uint8_t>({1, 2, 2}, {0, 255, 0, 255}));
+  EXPECT_EQ(fitted_normalize(grey).mean, (std::vector<double>{0.5}));
+  EXPECT_EQ(fitted_normalize(grey).stddev, (std::vector<double>{0.5}));
+  const Source two = arrays(Literal::of<std::uint8_t>({1, 1, 2, 2}, {0, 51, 255, 51}));
+  EXPECT_NEAR(fitted_normalize(two).mean[1], 0.2, 1e-12);
+  const Sample made = Transforms{fitted_normalize(grey)}(grey[0]);
+  EXPECT_EQ(made[0].to_doubles(), (std::vector<double>{-1, 1, -1, 1}));
+  EXPECT_THROW(fitted_normalize(Source()), Error);
 }
 
 TEST(Transforms, ColoursAgreeWithColorsys) {

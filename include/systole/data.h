@@ -2,9 +2,11 @@
 
 // Data to learn from, and pictures to look at.
 //
-//   auto [train, test] = data::open("mnist:data/mnist");       // sets.h: files; source.h: what to do with
-//   them data::Loader loader(train, {.batch = 64, .map = {data::Flip{}, data::Normalize{}}}); for (const
-//   data::Batch& b : loader) step(b.x(), b.y());
+//   auto [train, test] = data::open("mnist:data/mnist");
+//   data::Loader loader(train, {.batch = 64, .map = {data::Flip{}, data::Normalize{}}});
+//   for (const data::Batch& b : loader) step(b.x(), b.y());
+//
+// sets.h: files; source.h: what to do with sets; words: vocabulary.h.
 
 #include <cstdint>
 
@@ -16,6 +18,7 @@
 #include "systole/data/sets.h"
 #include "systole/data/source.h"
 #include "systole/data/transforms.h"
+#include "systole/data/vocabulary.h"
 
 namespace systole::data {
 

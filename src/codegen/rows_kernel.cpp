@@ -354,13 +354,13 @@ class Rows {
   }
 
   // What stands before a loop whose turns may run in any order and differ in this variable.
-  void open_independent(const std::string& variable) {
+  void open_independent(const std::string& variable, std::string_view pragma = "S_INDEPENDENT") {
     std::vector<std::string> others;
     for (const std::string& name : all_.names)
       if (name != variable) others.push_back(name);
     w_.mark();
     function_.elements().lift(others);
-    w_.line("S_INDEPENDENT");
+    w_.line(pragma);
   }
 
   void store_rows() {
@@ -444,7 +444,10 @@ class Rows {
     if (size >= lanes_) {
       w_.open(fmt::format("for (s_i64 block = {}; block < {}; block += {})", in_strips ? "strip" : from(last),
                           in_strips ? "stop" : whole, lanes_));
-      open_independent(x);
+      // Unrolled, sums of floats are found to be vectors again, masks are not: 15 times slower.
+      const bool has_mask = std::any_of(sums.begin(), sums.end(),
+                                        [&](std::int32_t i) { return dtype_of(i) == DType::boolean; });
+      open_independent(x, has_mask ? "S_LANES" : "S_INDEPENDENT");
       w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", lanes_));
       w_.line(fmt::format("const s_i64 {} = block + j;", x));
       body(sums, outputs, "j");

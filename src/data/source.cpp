@@ -80,6 +80,7 @@ std::vector<Literal> Source::columns() const { return rows_ ? rows_->columns() :
 
 std::vector<std::int64_t> Source::labels(std::size_t field) const {
   if (!rows_ || empty()) return {};
+  if (field == kLastField) field = std::max<std::size_t>(info().fields.size(), 1) - 1;
   if (std::optional<std::vector<std::int64_t>> known = rows_->known_labels(field)) return *std::move(known);
   if (endless()) (void)rows_->columns();  // refuses
   const auto label_of = [&](const std::vector<Literal>& arrays, std::vector<std::int64_t>& out) {

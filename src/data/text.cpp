@@ -9,7 +9,7 @@
 
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
-#include "systole/io/archive.h"
+#include "systole/data/vocabulary.h"
 
 namespace systole::data {
 
@@ -141,8 +141,7 @@ Source text_of(std::string_view text, const TextOptions& options, std::string_vi
 }
 
 Source text(const std::filesystem::path& file, const TextOptions& options) {
-  const std::vector<std::byte> bytes = io::read_unpacked(file);
-  return text_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, options, file.string());
+  return text_of(read_text(file), options, file.string());
 }
 
 }  // namespace systole::data

@@ -39,6 +39,7 @@ struct Run {
 };
 
 Literal& label_field(const Run& run, std::size_t field, const char* transform) {
+  if (field == kLastField) field = run.batch.size() > 1 ? run.batch.size() - 1 : 1;  // the first is no label
   if (field >= run.batch.size())
     refuse_transform(transform, "samples have no such field",
                      fmt::format("fields 0 to {}", run.batch.size() - 1), fmt::format("field {}", field));
@@ -255,7 +256,7 @@ Literal mixed(const Literal& x, std::span<const std::int64_t> partners, float sh
 }
 
 void apply(const Mixup& t, const Run& run) {
-  Literal& y = label_field(run, 1, "data::Mixup");
+  Literal& y = label_field(run, kLastField, "data::Mixup");
   if (is_integer(y.dtype())) {
     if (t.classes <= 0)
       throw Error(ErrorKind::kInvalidArgument, "data::Mixup", "labels that are whole numbers cannot be mixed",

@@ -215,7 +215,8 @@ std::string Transforms::to_string() const {
               return fmt::format("cutout {} times {} fill {}", t.size, t.count, t.fill);
             },
             [](const OneHot& t) {
-              return fmt::format("one-hot {} smoothing {} field {}", t.classes, t.smoothing, t.field);
+              return fmt::format("one-hot {} smoothing {} field {}", t.classes, t.smoothing,
+                                 t.field == kLastField ? "last" : std::to_string(t.field));
             },
             [](const Mixup& t) { return fmt::format("mixup {} classes {}", t.alpha, t.classes); },
             [](const Custom& t) { return t.name; },

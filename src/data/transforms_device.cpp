@@ -226,6 +226,7 @@ void change(const Cutout& t, const Run& run) {
 }
 
 Tensor& label_field(const Run& run, std::size_t field, const char* transform) {
+  if (field == kLastField) field = run.batch.size() > 1 ? run.batch.size() - 1 : 1;  // the first is no label
   if (field >= run.batch.size())
     refuse_transform(transform, "samples have no such field",
                      fmt::format("fields 0 to {}", run.batch.size() - 1), fmt::format("field {}", field));
@@ -242,10 +243,11 @@ void change(const OneHot& t, const Run& run) {
 }
 
 void change(const Mixup& t, const Run& run) {
-  if (is_integer(label_field(run, 1, "data::Mixup").dtype())) {
+  Tensor& y = label_field(run, kLastField, "data::Mixup");
+  if (is_integer(y.dtype())) {
     if (t.classes <= 0)
       throw Error(ErrorKind::kInvalidArgument, "data::Mixup", "labels that are whole numbers cannot be mixed",
-                  "Mixup{.classes = n}, or OneHot before it", run.batch[1].type().to_string());
+                  "Mixup{.classes = n}, or OneHot before it", y.type().to_string());
     change(OneHot{.classes = t.classes}, run);
   }
   const std::vector<Tensor> keys = random::split(run.key);
@@ -257,9 +259,9 @@ void change(const Mixup& t, const Run& run) {
   const Tensor below = take(table, low.to(DType::i32), 0), above = take(table, low.to(DType::i32) + 1, 0);
   const Tensor share = below + (above - below) * (at - low);
   const Tensor partners = random::permutation(keys[1], run.x().size(0));
-  for (std::size_t field = 0; field < 2; ++field) {
-    const Tensor value = run.batch[field].to(DType::f32);
-    run.batch[field] = value * share + take(value, partners, 0) * (1 - share);
+  for (Tensor* field : {&run.x(), &y}) {
+    const Tensor value = field->to(DType::f32);
+    *field = value * share + take(value, partners, 0) * (1 - share);
   }
 }
 

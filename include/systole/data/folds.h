@@ -2,7 +2,7 @@
 
 // Cross-validation, with the very indices of scikit-learn's classes of these names.
 //
-//   for (const data::Fold& fold : data::StratifiedKFold{.splits = 5, .shuffle = true, .seed = 0}(labels)) {
+//   for (const data::Fold& fold : data::StratifiedKFold{.splits = 5, .shuffle = true, .seed = 0}(all)) {
 //     Source train = all.select(fold.train), test = all.select(fold.test);
 //
 // A shuffle with seed s is numpy's with RandomState(s).
@@ -25,6 +25,7 @@ struct SYSTOLE_API KFold {
   bool shuffle = false;
   std::uint32_t seed = 0;
   std::vector<Fold> operator()(std::int64_t count) const;
+  std::vector<Fold> operator()(const Source& source) const { return (*this)(source.size()); }
 };
 
 // Every fold has about the same share of each class.
@@ -33,13 +34,14 @@ struct SYSTOLE_API StratifiedKFold {
   bool shuffle = false;
   std::uint32_t seed = 0;
   std::vector<Fold> operator()(std::span<const std::int64_t> labels) const;
-  std::vector<Fold> operator()(const Source& source, std::size_t field = 1) const {
+  std::vector<Fold> operator()(const Source& source, std::size_t field = kLastField) const {
     return (*this)(source.labels(field));
   }
 };
 
 struct SYSTOLE_API LeaveOneOut {
   std::vector<Fold> operator()(std::int64_t count) const;
+  std::vector<Fold> operator()(const Source& source) const { return (*this)(source.size()); }
 };
 
 // numpy.random.RandomState(seed).permutation(count).

@@ -47,7 +47,7 @@ struct SYSTOLE_API Batch {
   std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }
   Tensor tensor(std::size_t field) const;  // throws kInvalidArgument when samples have no such field
   Tensor x() const { return tensor(0); }
-  Tensor y() const { return tensor(1); }
+  Tensor y() const { return tensor(arrays.size() > 1 ? arrays.size() - 1 : 1); }  // the last
 };
 
 // Where a loader stands: the next batch to read.

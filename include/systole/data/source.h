@@ -36,6 +36,8 @@ class Transforms;
 using Sample = std::vector<Literal>;
 
 inline constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();  // a size without end
+// In place of a field's number: the last, where labels and targets are.
+inline constexpr std::size_t kLastField = std::numeric_limits<std::size_t>::max();
 
 struct Field {
   std::string name;
@@ -151,8 +153,9 @@ class SYSTOLE_API Source {
 
   // Whether columns() costs nothing: every array of all samples lies in memory as one.
   bool in_memory() const { return rows_ && rows_->in_memory(); }
-  std::vector<Literal> columns() const;                           // all samples as one batch, read if need be
-  std::vector<std::int64_t> labels(std::size_t field = 1) const;  // a field of whole numbers, of all samples
+  std::vector<Literal> columns() const;  // all samples as one batch, read if need be
+  // A field of whole numbers, of all samples.
+  std::vector<std::int64_t> labels(std::size_t field = kLastField) const;
 
   Source take(std::int64_t count) const;  // the first ones, all when there are fewer
   Source skip(std::int64_t count) const;  // the others
@@ -173,8 +176,9 @@ class SYSTOLE_API Source {
   std::pair<Source, Source> split(double first, std::optional<std::uint64_t> seed = {}) const;
   // The same with every class of a label shared out alike.
   std::vector<Source> stratified_split(std::initializer_list<double> shares, std::uint64_t seed,
-                                       std::size_t field = 1) const;
-  std::pair<Source, Source> stratified_split(double first, std::uint64_t seed, std::size_t field = 1) const;
+                                       std::size_t field = kLastField) const;
+  std::pair<Source, Source> stratified_split(double first, std::uint64_t seed,
+                                             std::size_t field = kLastField) const;
 
   const std::shared_ptr<const Rows>& rows() const { return rows_; }
 

@@ -8,9 +8,10 @@
 //   data::Loader loader(train, {.batch = 64, .map = augment});             // on the CPU
 //   std::vector<Tensor> xy = augment({x, y}, random::next_key());          // in a trace, on the device
 //
-// Field 0 is the picture, [height,width] or [height,width,channels], u8 or floating-point; field 1 the label.
-// What happens by chance to sample i is a function of (seed, epoch, i) on the CPU and of the key on a device.
-// u8 stays u8 (rounded to nearest, half to even) until Normalize, Standardize or Mixup makes f32 of it.
+// Field 0 is the picture, [height,width] or [height,width,channels], u8 or floating-point; the last is the
+// label. What happens by chance to sample i is a function of (seed, epoch, i) on the CPU and of the key on a
+// device. u8 stays u8 (rounded to nearest, half to even) until Normalize, Standardize or Mixup makes f32 of
+// it.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +36,11 @@ struct Normalize {
   std::vector<double> mean = {0}, stddev = {1};
   std::optional<double> scale = {};
 };
+
+// Normalize with the mean and deviation of field 0 of these samples, per channel or, of rows of numbers, per
+// feature. Numbers that are missing (NaN) or infinite do not count; what is everywhere the same keeps 1 as
+// its deviation. Pictures are looked at until 65,536 of them were seen.
+SYSTOLE_API Normalize fitted_normalize(const Source& source);
 
 // (x - m) / max(s, 1/√n) with mean and deviation of each sample's n numbers.
 struct Standardize {};
@@ -82,11 +88,11 @@ struct Cutout {
 struct OneHot {
   std::int64_t classes = 0;
   double smoothing = 0;
-  std::size_t field = 1;
+  std::size_t field = kLastField;
 };
 
-// Every sample with another of its batch: λ·a + (1-λ)·b in both fields, one λ from Beta(alpha, alpha) per
-// batch. Whole-number labels become one-hot first, of so many classes.
+// Every sample with another of its batch: λ·a + (1-λ)·b in the first field and the last, one λ from
+// Beta(alpha, alpha) per batch. Whole-number labels become one-hot first, of so many classes.
 struct Mixup {
   double alpha = 0.2;
   std::int64_t classes = 0;  // needed when labels are whole numbers

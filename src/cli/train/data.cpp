@@ -105,43 +105,9 @@ data::TrainTest opened(const std::string& spec, const Settings::Data& settings) 
   return both;
 }
 
-// Mean and deviation of each feature or channel, missing numbers left out.
-struct Statistics {
-  std::vector<double> mean, deviation;
-};
-
 std::int64_t channels_of(const Shape& sample) {
   if (sample.rank() == 0) return 1;
   return sample.rank() == 2 ? 1 : sample[static_cast<std::size_t>(sample.rank() - 1)].value();
-}
-
-Statistics measured(const data::Source& source, const Type& input) {
-  constexpr std::int64_t kAtOnce = 4096, kEnough = 65536;
-  const auto channels = static_cast<std::size_t>(channels_of(input.shape));
-  const double scale = input.dtype == DType::u8 ? 1.0 / 255 : 1;
-  std::vector<double> count(channels), sum(channels), squares(channels), first(channels);
-  const std::int64_t samples = input.shape.rank() <= 1 ? source.size() : std::min(source.size(), kEnough);
-  for (std::int64_t from = 0; from < samples; from += kAtOnce) {
-    std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(kAtOnce, samples - from)));
-    std::iota(rows.begin(), rows.end(), from);
-    const std::vector<double> values = source.read(rows)[0].to_doubles();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const std::size_t c = i % channels;
-      const double x = values[i] * scale;
-      if (!std::isfinite(x)) continue;
-      if (count[c]++ == 0) first[c] = x;  // sums of differences, so that large numbers lose nothing
-      sum[c] += x - first[c];
-      squares[c] += (x - first[c]) * (x - first[c]);
-    }
-  }
-  Statistics result;
-  for (std::size_t c = 0; c < channels; ++c) {
-    const double n = std::max(count[c], 1.0), shift = sum[c] / n;
-    const double deviation = std::sqrt(std::max(squares[c] / n - shift * shift, 0.0));
-    result.mean.push_back(first[c] + shift);
-    result.deviation.push_back(deviation > 0 ? deviation : 1);  // a constant says nothing
-  }
-  return result;
 }
 
 // A number of the model that is not trained.
@@ -262,8 +228,12 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
   std::string how = settings.normalise;
   if (how == "auto")
     how = data.kind == "csv" || settings.mels > 0 ? "standard" : dtype == DType::u8 ? "0-1" : "none";
-  Statistics numbers;
-  if (how == "standard") numbers = measured(data.train, data.input);
+  std::vector<double> means, deviations;
+  if (how == "standard") {
+    const data::Normalize fitted = data::fitted_normalize(data.train);
+    means = fitted.mean;
+    deviations = fitted.stddev;
+  }
   if (!settings.mean.empty() || !settings.stddev.empty()) {
     const auto channels = static_cast<std::size_t>(channels_of(data.input.shape));
     const auto spread = [&](const std::vector<double>& given, double otherwise, const char* key) {
@@ -273,15 +243,15 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
                     fmt::format("1 or {} numbers", channels), std::to_string(given.size()));
       return given;
     };
-    numbers.mean = spread(settings.mean, 0, "data.mean");
-    numbers.deviation = spread(settings.stddev, 1, "data.stddev");
-    if (std::find(numbers.deviation.begin(), numbers.deviation.end(), 0) != numbers.deviation.end())
+    means = spread(settings.mean, 0, "data.mean");
+    deviations = spread(settings.stddev, 1, "data.stddev");
+    if (std::find(deviations.begin(), deviations.end(), 0) != deviations.end())
       throw Error(ErrorKind::kInvalidArgument, "data.stddev", "cannot divide by it", "not 0", "0");
   }
   Variable mean, deviation;
-  if (!numbers.mean.empty()) {
-    mean = fixed("input.mean", numbers.mean);
-    deviation = fixed("input.deviation", numbers.deviation);
+  if (!means.empty()) {
+    mean = fixed("input.mean", means);
+    deviation = fixed("input.deviation", deviations);
   }
   Shape shape{-1};
   for (const Dim& d : wanted) shape.push_back(d);

@@ -109,10 +109,11 @@ AudioSet audio(const fs::path& place, const AudioOptions& options) {
         static_cast<std::int32_t>(std::find(classes.begin(), classes.end(), name) - classes.begin()));
   const std::int64_t count = std::ssize(samples);
   const Dim length = options.samples != 0 ? Dim(options.samples) : Dim::symbol("samples");
-  Info info{place.filename().string(),
-            {{"x", {DType::f32, {length}}, {}}, {"y", {DType::i32, {}}, classes}},
-            count};
+  const std::string name = place.filename().string();
   if (options.samples == 0) {
+    const Type sound{DType::f32, {length}}, label{DType::i32, {}};
+    Info info{name, {}, count};
+    info.fields = {Field{"x", sound, {}}, Field{"y", label, classes}};
     set.source =
         Source(std::make_shared<const Recordings>(std::move(samples), std::move(labels), std::move(info)));
     return set;
@@ -124,7 +125,7 @@ AudioSet audio(const fs::path& place, const AudioOptions& options) {
     out += recording.byte_size();
   }
   const Literal y = Literal::of<std::int32_t>({count}, std::span<const std::int32_t>(labels));
-  set.source = arrays(all, y).named(info.name, {}, classes);
+  set.source = arrays(all, y).named(name, {}, classes);
   return set;
 }
 

@@ -93,10 +93,11 @@ Source images(const fs::path& folder, const ImageOptions& options) {
                 "FOLDER/CLASS/*.png, .jpg or .jpeg, or pictures in the folder itself");
   const Dim height = options.height != 0 ? Dim(options.height) : Dim::symbol("height");
   const Dim width = options.height != 0 ? Dim(options.width) : Dim::symbol("width");
+  const Type label{DType::i32, {}};
+  const Type picture{DType::u8, options.channels == 1 ? Shape{height, width} : Shape{height, width, 3}};
   Info info{folder.filename().string(), {}, std::ssize(files)};
-  info.fields.push_back(
-      {"x", {DType::u8, options.channels == 1 ? Shape{height, width} : Shape{height, width, 3}}, {}});
-  if (!classes.empty()) info.fields.push_back({"y", {DType::i32, {}}, classes});
+  info.fields.push_back(Field{"x", picture, {}});
+  if (!classes.empty()) info.fields.push_back(Field{"y", label, classes});
   return Source(
       std::make_shared<const PictureRows>(std::move(files), std::move(labels), std::move(info), options));
 }

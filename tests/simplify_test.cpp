@@ -259,6 +259,37 @@ TEST(Simplify, NestedConcatsJoinWithoutCopyingEverLongerLists) {
   expect_short_lists(20, true);
 }
 
+TEST(Simplify, RowsAreGatheredWhole) {
+  const std::string x = "%x: u8[5,2,3], %i: i32[4,1]";
+  const auto gather = [](const std::string& attrs) {
+    return "%y = gather(%x, %i) {" + attrs + "}\nreturn %y";
+  };
+  expect_simplified({
+      {"pictures by number", x,
+       gather("offset_axes=[1,2], collapsed_axes=[0], start_index_map=[0], index_vector_axis=1, "
+              "slice_sizes=[1,2,3]"),
+       "%r = reshape(%x) {shape=[5,6]}\n%g = gather(%r, %i) {offset_axes=[1], collapsed_axes=[0], "
+       "start_index_map=[0], index_vector_axis=1, slice_sizes=[1,6]}\n%y = reshape(%g) {shape=[4,2,3]}\n"
+       "return %y"},
+      {"windows of rows", x,
+       gather("offset_axes=[1,2,3], start_index_map=[0], index_vector_axis=1, slice_sizes=[2,2,3]"),
+       "%r = reshape(%x) {shape=[5,6]}\n%g = gather(%r, %i) {offset_axes=[1,2], start_index_map=[0], "
+       "index_vector_axis=1, slice_sizes=[2,6]}\n%y = reshape(%g) {shape=[4,2,2,3]}\nreturn %y"},
+      {"not a part of an axis", x,
+       gather("offset_axes=[1,2], collapsed_axes=[0], start_index_map=[0], index_vector_axis=1, "
+              "slice_sizes=[1,1,3]"),
+       ""},
+      {"not where the slices stand first", x,
+       gather("offset_axes=[0,1], collapsed_axes=[0], start_index_map=[0], index_vector_axis=1, "
+              "slice_sizes=[1,2,3]"),
+       ""},
+      {"not along the last axis", x,
+       gather("offset_axes=[1,2], collapsed_axes=[2], start_index_map=[2], index_vector_axis=1, "
+              "slice_sizes=[5,2,1]"),
+       ""},
+  });
+}
+
 TEST(Simplify, KnownStartsMakeDynamicSlicesStatic) {
   expect_simplified({
       {"start", "%x: f32[5,4], %j: i32[]",

@@ -141,6 +141,33 @@ R reverse_axes(M m) {
   return chain || axes.size() < own.size() ? m.graph.add(Op::reverse, {x}, ir::AxesAttrs{axes}) : Value();
 }
 
+// Last axes of which every slice has all are one axis: a loop over rows in place of loops over their parts.
+R gather_of_rows(M m) {
+  const Shape& shape = m[0].shape();
+  if (!shape.is_static() || !m.type().shape.is_static()) return {};
+  ir::GatherAttrs rows = m.attrs<ir::GatherAttrs>();
+  const auto is_in = [](const Ints& axes, std::int64_t axis) {
+    return std::find(axes.begin(), axes.end(), axis) != axes.end();
+  };
+  std::int64_t joined = 0;
+  for (std::int64_t i = m[0].rank() - 1, to = m.type().shape.rank() - 1; i >= 0; --i, --to, ++joined)
+    if (!is_in(rows.offset_axes, to) || is_in(rows.collapsed_axes, i) || is_in(rows.operand_batch_axes, i) ||
+        is_in(rows.start_index_map, i) || !(rows.slice_sizes[index(i)] == shape[index(i)]))
+      break;
+  if (joined < 2) return {};
+  const auto kept = index(m[0].rank() - joined);
+  std::int64_t size = 1;
+  for (std::size_t i = kept; i < shape.size(); ++i) size *= shape[i].value();
+  Shape from(std::span(shape.begin(), kept)), sizes(std::span(rows.slice_sizes.begin(), kept));
+  from.push_back(size);
+  sizes.push_back(size);
+  rows.slice_sizes = sizes;
+  rows.offset_axes.resize(rows.offset_axes.size() - index(joined - 1));
+  const Value x = m.graph.add(Op::reshape, {m[0]}, ir::ReshapeAttrs{from});
+  return m.graph.add(Op::reshape, {m.graph.add(Op::gather, {x, m[1]}, rows)},
+                     ir::ReshapeAttrs{m.type().shape});
+}
+
 R slice_at_known_starts(M m) {
   if (!m[0].shape().is_static()) return {};
   ir::SliceAttrs slice;
@@ -192,6 +219,7 @@ constexpr Rule kRules[] = {
     {Op::reverse, moved_scalar},
     {Op::reverse, reverse_axes},
     {Op::gather, moved_scalar},
+    {Op::gather, gather_of_rows},
     {Op::dynamic_slice, unmoved},
     {Op::dynamic_slice, moved_scalar},
     {Op::dynamic_slice, slice_at_known_starts},

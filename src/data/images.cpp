@@ -71,13 +71,18 @@ class PictureRows final : public Rows {
 }  // namespace
 
 Source images(const fs::path& folder, const ImageOptions& options) {
+  return images_like(folder, options, {});
+}
+
+Source images_like(const fs::path& folder, const ImageOptions& options, std::vector<std::string> classes) {
   if ((options.height == 0) != (options.width == 0) || options.height < 0 || options.width < 0)
     throw Error(ErrorKind::kInvalidArgument, "data::images", "half a size", "height and width, or neither",
                 fmt::format("{}×{}", options.height, options.width));
   if (options.channels != 1 && options.channels != 3)
     throw Error(ErrorKind::kInvalidArgument, "data::images", "wrong number of channels", "1 or 3",
                 fmt::format("{}", options.channels));
-  const std::vector<std::string> classes = in_order(names_in(folder, true));
+  const std::vector<std::string> found = in_order(names_in(folder, true));
+  if (classes.empty()) classes = found;
   std::vector<fs::path> files;
   std::vector<std::int32_t> labels;
   const auto add = [&](const fs::path& place, std::int32_t label) {
@@ -86,8 +91,14 @@ Source images(const fs::path& folder, const ImageOptions& options) {
       if (label >= 0) labels.push_back(label);
     }
   };
-  if (classes.empty()) add(folder, -1);
-  for (std::size_t i = 0; i < classes.size(); ++i) add(folder / classes[i], static_cast<std::int32_t>(i));
+  if (found.empty()) add(folder, -1);
+  for (const std::string& name : found) {
+    const auto at = std::find(classes.begin(), classes.end(), name);
+    if (at == classes.end())
+      throw Error(ErrorKind::kInvalidArgument, (folder / name).string(), "no class of the training data",
+                  fmt::format("{}", fmt::join(classes, ", ")), name);
+    add(folder / name, static_cast<std::int32_t>(at - classes.begin()));
+  }
   if (files.empty())
     throw Error(ErrorKind::kNotFound, folder.string(), "no pictures",
                 "FOLDER/CLASS/*.png, .jpg or .jpeg, or pictures in the folder itself");
@@ -97,7 +108,7 @@ Source images(const fs::path& folder, const ImageOptions& options) {
   const Type picture{DType::u8, options.channels == 1 ? Shape{height, width} : Shape{height, width, 3}};
   Info info{folder.filename().string(), {}, std::ssize(files)};
   info.fields.push_back(Field{"x", picture, {}});
-  if (!classes.empty()) info.fields.push_back(Field{"y", label, classes});
+  if (!found.empty()) info.fields.push_back(Field{"y", label, classes});
   return Source(
       std::make_shared<const PictureRows>(std::move(files), std::move(labels), std::move(info), options));
 }

@@ -11,6 +11,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/parallel.h"
@@ -40,11 +41,20 @@ class Plan {
 
   std::int64_t epoch() const { return epoch_; }
 
-  Indices indices(std::int64_t step) const {
+  struct Places {
+    Indices indices;  // of the samples
+    Indices
+        chances;  // what chance does to them goes by these: another number on every pass of an endless set
+  };
+  Places places(std::int64_t step) const {
     const std::int64_t first = start_ + step * options_.batch;
     const std::int64_t count = std::min(options_.batch, size_ - first);
-    Indices result(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i) result[static_cast<std::size_t>(i)] = at(first + i);
+    Places result;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t index = at(first + i);
+      result.indices.push_back(index);
+      result.chances.push_back(size_ == kEndless ? (first + i) / period_ * period_ + index : index);
+    }
     return result;
   }
 
@@ -128,7 +138,8 @@ struct Loader::State {
 
   Batch make(const Plan& made_by, std::int64_t number) const {
     Batch batch;
-    batch.indices = made_by.indices(number);
+    auto [indices, chances] = made_by.places(number);
+    batch.indices = std::move(indices);
     batch.epoch = made_by.epoch();
     batch.step = number;
     const std::span<const Transform> list = options.map.list();
@@ -137,26 +148,37 @@ struct Loader::State {
       batch.arrays = source.rows()->read(batch.indices);
     } else {
       std::vector<Sample> samples;
-      for (const std::int64_t i : batch.indices)
-        samples.push_back(naming_sample(
-            i, [&] { return transform_sample(list, 0, samplewise, source.rows()->get(i), i, occasion); }));
+      for (std::size_t k = 0; k < chances.size(); ++k) {
+        const std::int64_t i = batch.indices[k];
+        samples.push_back(naming_sample(i, [&] {
+          return transform_sample(list, 0, samplewise, source.rows()->get(i), chances[k], occasion);
+        }));
+      }
       batch.arrays = stacked(samples, batch.indices);
     }
-    transform_batch(list, samplewise, list.size(), batch.arrays, batch.indices, occasion);
+    transform_batch(list, samplewise, list.size(), batch.arrays, chances, occasion);
     return batch;
   }
 
   void begin() {
     plan = std::make_shared<const Plan>(source, options, epoch, steps);
+    const std::lock_guard lock(mutex);
+    if (threads.empty()) start_threads();
     running = true;
     if (options.workers == 0) return;
-    const std::lock_guard lock(mutex);
     ++generation;
     claimed = step;
     for (Slot& slot : ring) slot = {};
     work.notify_all();
-    if (threads.empty())
+  }
+
+  // As many as the machine gives; with none, the reader makes its batches itself.
+  void start_threads() {
+    try {
       for (int i = 0; i < options.workers; ++i) threads.emplace_back([this] { serve(); });
+    } catch (const std::system_error&) {
+      options.workers = static_cast<int>(threads.size());
+    }
   }
 
   // Ends what is under way; the next batch is this one.
@@ -271,7 +293,7 @@ std::vector<std::int64_t> Loader::order() const {
   const std::int64_t enough = s.steps == kEndless ? s.source.period() / s.options.batch + 1 : s.steps;
   Indices order;
   for (std::int64_t step = 0; step < enough; ++step) {
-    const Indices batch = plan.indices(step);
+    const Indices batch = plan.places(step).indices;
     order.insert(order.end(), batch.begin(), batch.end());
   }
   if (s.steps == kEndless) order.resize(static_cast<std::size_t>(s.source.period()));

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/nearest.h"
+#include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
 #include "systole/io.h"
@@ -93,7 +94,7 @@ TrainTest image_folders(const fs::path& folder, Options& options) {
   TrainTest both{images(folder / "train", images_as), {}};
   for (const char* name : {"test", "val", "valid"})
     if (both.test.empty() && fs::is_directory(folder / name, code))
-      both.test = images(folder / name, images_as);
+      both.test = images_like(folder / name, images_as, both.train.info().fields.back().classes);
   return both;
 }
 

@@ -13,6 +13,8 @@
 
 namespace systole::data {
 
+class Source;
+struct ImageOptions;
 struct Table;
 
 // The file of this name in the folder, packed or not; kNotFound when there is none.
@@ -24,6 +26,10 @@ Literal class_numbers(std::span<const std::uint8_t> labels, std::int64_t classes
 
 // Throws kNotFound with the column's nearest name.
 [[noreturn]] void no_column(std::string_view name, const Table& table, std::string_view where);
+
+// images() with numbers for these classes, or for its own when there are none.
+Source images_like(const std::filesystem::path& folder, const ImageOptions& options,
+                   std::vector<std::string> classes);
 
 // Names in the order of a person: by their numbers where they differ in those, else by their letters.
 std::vector<std::string> in_order(std::vector<std::string> names);

@@ -40,6 +40,28 @@ Indices ends(std::span<const double> shares, std::int64_t count) {
   return result;
 }
 
+// How many of a class each part gets: its share rounded down, then one more for the parts that are owed most,
+// until the class is used up as far as the shares ask for it.
+Indices shared_out(std::span<const double> shares, std::int64_t count, std::vector<double>& owed) {
+  Indices sizes;
+  double sum = 0;
+  std::int64_t given = 0;
+  for (std::size_t p = 0; p < shares.size(); ++p) {
+    const double share = shares[p] * static_cast<double>(count);
+    sum += share;
+    sizes.push_back(static_cast<std::int64_t>(std::floor(share + 1e-9)));
+    given += sizes.back();
+    owed[p] += share - static_cast<double>(sizes.back());
+  }
+  const auto wanted = static_cast<std::int64_t>(std::llround(sum));
+  for (; given < std::min(wanted, count); ++given) {
+    const auto most = std::max_element(owed.begin(), owed.end()) - owed.begin();
+    ++sizes[static_cast<std::size_t>(most)];
+    owed[static_cast<std::size_t>(most)] -= 1;
+  }
+  return sizes;
+}
+
 void check_finite(const Source& source, const char* where) {
   if (source.endless())
     throw Error(ErrorKind::kInvalidArgument, where, "an endless repetition has no shares",
@@ -54,20 +76,27 @@ std::vector<Source> stratified(const Source& source, std::span<const double> sha
   std::map<std::int64_t, Indices> by_class;
   const Indices labels = source.labels(field);
   for (std::size_t i = 0; i < labels.size(); ++i) by_class[labels[i]].push_back(static_cast<std::int64_t>(i));
+  // A class too small for its share of a part gives what is missing there to the next: the parts have their
+  // shares of the whole, and a class differs by at most one sample.
   std::vector<Indices> parts(shares.size());
+  std::vector<double> owed(shares.size(), 0);
   std::int64_t number = 0;
   for (const auto& [label, members] : by_class) {
     const Indices order = permutation(std::ssize(members), seed, number++);
-    const Indices stops = ends(shares, std::ssize(members));
+    const Indices sizes = shared_out(shares, std::ssize(members), owed);
     std::size_t at = 0;
     for (std::size_t p = 0; p < parts.size(); ++p)
-      for (; at < static_cast<std::size_t>(stops[p]); ++at)
+      for (std::int64_t i = 0; i < sizes[p]; ++i, ++at)
         parts[p].push_back(members[static_cast<std::size_t>(order[at])]);
   }
   std::vector<Source> result;
-  for (Indices& part : parts) {
-    std::sort(part.begin(), part.end());
-    result.push_back(source.select(std::move(part)));
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    if (parts[p].empty() && shares[p] > 0 && !labels.empty())
+      throw Error(ErrorKind::kInvalidArgument, kWhere, "a part would be empty",
+                  "larger shares, or more samples",
+                  fmt::format("a share of {} of {} samples", shares[p], labels.size()));
+    std::sort(parts[p].begin(), parts[p].end());
+    result.push_back(source.select(std::move(parts[p])));
   }
   return result;
 }

@@ -107,8 +107,14 @@ void change(const Resize& t, const Run& run) {
 
 void change(const Flip& t, const Run& run) {
   const Pictures size = pictures_of(run.x().type(), "data::Flip");
+  if (t.probability <= 0) return;
+  const Tensor flipped = flip(run.x(), t.vertical ? 1 : 2);
+  if (t.probability >= 1) {
+    run.x() = flipped;
+    return;
+  }
   const Tensor chosen = random::uniform(run.key, {size.batch}) < t.probability;
-  run.x() = where(per_sample(chosen, run.x().rank()), flip(run.x(), t.vertical ? 1 : 2), run.x());
+  run.x() = where(per_sample(chosen, run.x().rank()), flipped, run.x());
 }
 
 // 0 … spare, for each sample.
@@ -120,7 +126,7 @@ Tensor offsets(const Tensor& key, std::int64_t batch, std::int64_t spare, bool r
 void change(const Crop& t, const Run& run) {
   const Tensor before = run.x();
   const Pictures from = pictures_of(before.type(), "data::Crop"), to = after_crop(t, from);
-  const std::vector<Tensor> keys = random::split(run.key);
+  const std::vector<Tensor> keys = t.random ? random::split(run.key) : std::vector<Tensor>(2);
   const std::int32_t padding = static_cast<std::int32_t>(t.padding);
   const Tensor top = offsets(keys[0], from.batch, from.height + 2 * t.padding - to.height, t.random);
   const Tensor left = offsets(keys[1], from.batch, from.width + 2 * t.padding - to.width, t.random);
@@ -211,6 +217,7 @@ void change(const ColorJitter& t, const Run& run) {
 
 void change(const Cutout& t, const Run& run) {
   const Pictures size = pictures_of(run.x().type(), "data::Cutout");
+  if (t.count == 0) return;
   Tensor x = with_channels(run.x(), size);
   const std::vector<Tensor> keys = random::split(run.key, 2 * t.count);
   const Tensor row = reshape(arange(size.height), {1, size.height, 1, 1});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <mutex>
 #include <numeric>
+#include <variant>
 
 #include "data/gather.h"
 #include "systole/base/error.h"
@@ -351,9 +352,15 @@ Source Source::concat(const Source& other) const {
   if (!empty() && !other.empty()) {
     const Info a = info(), b = other.info();
     bool alike = a.fields.size() == b.fields.size();
-    for (std::size_t i = 0; alike && i < a.fields.size(); ++i)
+    for (std::size_t i = 0; alike && i < a.fields.size(); ++i) {
+      const std::vector<std::string>&first = a.fields[i].classes, &second = b.fields[i].classes;
+      if (!first.empty() && !second.empty() && first != second)
+        throw Error(ErrorKind::kInvalidArgument, "data::Source::concat",
+                    fmt::format("{} means other classes in each set", a.fields[i].name),
+                    fmt::format("{}", fmt::join(first, ", ")), fmt::format("{}", fmt::join(second, ", ")));
       alike = a.fields[i].type.dtype == b.fields[i].type.dtype &&
               a.fields[i].type.shape.rank() == b.fields[i].type.shape.rank();
+    }
     if (!alike)
       throw Error(ErrorKind::kShape, "data::Source::concat", "samples of two kinds", a.to_string(),
                   b.to_string());
@@ -378,6 +385,10 @@ Source Source::map(std::function<Sample(Sample)> change) const {
 
 Source Source::map(const Transforms& transforms, std::uint64_t seed) const {
   if (!rows_ || transforms.empty()) return *this;
+  for (const Transform& transform : transforms.list())
+    if (std::holds_alternative<Mixup>(transform))
+      throw Error(ErrorKind::kInvalidArgument, "data::Source::map", "Mixup needs the batches of a training",
+                  "Mixup in LoaderOptions::map or FitOptions::augment");
   return source_of(std::make_shared<Transformed>(rows_, transforms, seed));
 }
 

@@ -77,7 +77,9 @@ Tensor kl_divergence(const Tensor& output, const Tensor& target, const LossOptio
   check_classes("kl_divergence", "the output", output);
   check_same_shape("kl_divergence", output, target);
   const Tensor p = clip(beside(output, target), kAway, 1), q = clip(output, kAway, 1);
-  return reduced(sum(p * log(p / q), -1), options.reduction);
+  const Tensor nan = recording::constant_like(q, std::numeric_limits<double>::quiet_NaN());
+  const Tensor is_none = any(output < 0, -1, true);  // what is below 0 is no probability
+  return reduced(sum(where(is_none, nan, p * log(p / q)), -1), options.reduction);
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, double eps) {

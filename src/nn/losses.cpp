@@ -219,9 +219,10 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target, c
   check_same_shape(kWhere, probabilities, target);
   const Tensor p = recording::as_float(probabilities);
   const Tensor t = smoothed(kWhere, beside(p, target), options.label_smoothing);
-  const Tensor kept = clip(p, options.clamp, 1 - options.clamp);
+  // Both from below: 1 - clamp is 1 in bf16 and f16.
+  const Tensor yes = log(max(p, options.clamp)), no = log(max(1 - p, options.clamp));
   const Tensor nan = recording::constant_like(p, std::numeric_limits<double>::quiet_NaN());
-  Tensor terms = where(p < 0 || p > 1, nan, -(t * log(kept) + (1 - t) * log1p(-kept)));
+  Tensor terms = where(p < 0 || p > 1, nan, -(t * yes + (1 - t) * no));
   if (options.weight.defined()) terms = terms * beside(p, options.weight);
   check_broadcast(kWhere, terms, p);
   return reduced(terms, options.reduction);

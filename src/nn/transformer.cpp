@@ -10,6 +10,7 @@
 #include "systole/nn/activations.h"
 #include "systole/nn/init.h"
 #include "systole/ops.h"
+#include "systole/tensor/creation.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/neural.h"
 #include "systole/tensor/random.h"
@@ -122,6 +123,13 @@ Tensor MultiHeadAttention::attended(const Tensor& q, const Tensor& k, const Tens
                                     const AttentionMasks& masks) const {
   AttentionOptions options{.causal = causal || masks.is_causal,
                            .mask = joined_mask(masks, q.shape(), k.shape(), q.dtype())};
+  if (masks.is_causal && !(q.shape()[2] == k.shape()[2])) {
+    // attention() lines up the last query with the last key; here both begin at place 0.
+    const Tensor later = unsqueeze(arange(q.size(2)), 1) < unsqueeze(arange(k.size(2)), 0);
+    const Tensor hidden = penalty(later, q.dtype());
+    options.mask = options.mask.defined() ? options.mask + hidden : hidden;
+    options.causal = causal;
+  }
   if (training && dropout > 0) {
     options.dropout = dropout;
     options.key = random::next_key();

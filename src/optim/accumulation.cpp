@@ -34,7 +34,7 @@ Accumulated Accumulation::add_where(std::span<const Tensor> grads, const Tensor*
   check_gradients("accumulation", parameters_, grads);
   const Tensor count = count_ + (apply != nullptr ? where(*apply, Tensor(1), Tensor(0)) : Tensor(1));
   Accumulated result;
-  result.due = count == batches_;
+  result.due = count >= batches_;
   if (apply != nullptr) result.due = result.due && *apply;
   count_.assign(where(result.due, Tensor(0), count));
   for (std::size_t i = 0; i < grads.size(); ++i) {

@@ -46,7 +46,8 @@ void Ema::swap() {
   }
   std::vector<Tensor> weights;
   for (const Variable& parameter : parameters_.variables()) weights.push_back(parameter.value());
-  for (std::size_t i = 0; i < weights.size(); ++i)
+  const bool has_average = updates_.value().item<std::int32_t>() > 0;  // else the weights are their average
+  for (std::size_t i = 0; has_average && i < weights.size(); ++i)
     write(parameters_.variables()[i], averages_.variables()[i]);
   kept_ = std::move(weights);
 }

@@ -57,7 +57,13 @@ Muon::Muon(Parameters parameters, MuonOptions options)
   const std::vector<std::string> lists[] = {o.adamw};
   const std::vector<std::size_t> list_of = first_fit("muon", this->parameters(), lists);
   for (std::size_t i = 0; i < list_of.size(); ++i) {
-    const bool is_matrix = this->parameters().variables()[i].rank() >= 2 && list_of[i] == 1;
+    // Keras leaves all but matrices to AdamW, and by its default embeddings too.
+    const Variable& variable = this->parameters().variables()[i];
+    const bool is_keras = o.flavor == Flavor::keras;
+    const bool is_embedding =
+        is_keras && this->parameters().names()[i].find("embedding") != std::string::npos;
+    const bool is_matrix =
+        (is_keras ? variable.rank() == 2 : variable.rank() >= 2) && !is_embedding && list_of[i] == 1;
     m_.push_back(new_moment("m", i));
     v_.push_back(is_matrix ? Variable() : new_moment("v", i));
   }

@@ -92,10 +92,13 @@ class Walk {
       if (node.op == ir::Op::input) {
         values_[i] = {inputs_[input]};
         path_[i] = names_[input++];
-        if (const Look seen = look(values_[i][0]); seen.badness != Badness::finite)
-          return fmt::format("{} holds {} at {} before the step", path_[i],
-                             seen.badness == Badness::nan ? "nan" : "inf",
-                             place_text(values_[i][0].shape(), seen.at));
+        const Look seen = look(values_[i][0]);
+        if (seen.badness == Badness::finite) continue;
+        const std::string text = fmt::format("{} holds {} at {} before the step", path_[i],
+                                             seen.badness == Badness::nan ? "nan" : "inf",
+                                             place_text(values_[i][0].shape(), seen.at));
+        if (seen.badness == Badness::nan) return text;
+        origin_[i] = text;  // may be meant, as in a mask
         continue;
       }
       if (const std::string found = step(i, node); !found.empty()) return found;

@@ -32,10 +32,21 @@ class Watch {
   Watch(std::string monitor, Mode mode, double min_delta)
       : monitor_(std::move(monitor)), mode_(mode), min_delta_(std::abs(min_delta)) {}
 
+  // Throws when no epoch can have such a number.
+  void check(Run& run) const {
+    std::string_view name = monitor_;
+    if (name.starts_with("val_")) name.remove_prefix(4);
+    if (name.empty() || name == "loss" || run.trainer().higher_is_better(name)) return;
+    throw Error(ErrorKind::kNotFound, "monitor", "no such number is measured",
+                "loss, val_loss, a metric of TrainerOptions::metrics, or val_ and its name", monitor_);
+  }
+
   // Whether this epoch is the best yet.
   bool update(Run& run) {
     const Logs& logs = run.logs();
-    const std::string name = !monitor_.empty() ? monitor_ : logs.contains("val_loss") ? "val_loss" : "loss";
+    std::string name = monitor_;
+    if (name.empty()) name = logs.contains("val_loss") || name_ == "val_loss" ? "val_loss" : "loss";
+    if (name != name_) reset();  // the first validation: losses of other data do not compare
     if (!logs.contains(name) && name.starts_with("val_")) return false;  // not validated in this epoch
     const double value = logs.at(name);
     const bool higher = higher_is_better(run.trainer(), name, mode_);
@@ -54,14 +65,12 @@ class Watch {
   void forget_wait() { waited_ = 0; }
   std::string text() const { return best_ ? fmt::format("{} {:.4f}", name_, *best_) : name_; }
 
-  std::string state() const {
-    return best_ ? fmt::format("{} {:a}", waited_, *best_) : std::to_string(waited_);
-  }
+  std::string state() const { return best_ ? fmt::format("{} {:a} {}", waited_, *best_, name_) : ""; }
   void restore(const std::string& text) {
     std::istringstream in(text);
     std::string best;
-    if (!(in >> waited_)) waited_ = 0;
-    if (in >> best) best_ = std::strtod(best.c_str(), nullptr);
+    if (!(in >> waited_ >> best >> name_)) return reset();
+    best_ = std::strtod(best.c_str(), nullptr);
   }
 
  private:
@@ -72,30 +81,39 @@ class Watch {
   std::int64_t waited_ = 0;
 };
 
+// The weights, and their average where the trainer has one.
+Parameters with_average(const Trainer& trainer) {
+  Parameters all = trainer.weights();
+  for (const auto& [name, variable] : trainer.state())
+    if (name.starts_with("average.")) all.add(name, variable);
+  return all;
+}
+
 class EarlyStopping final : public Callback {
  public:
   explicit EarlyStopping(EarlyStoppingOptions options)
       : options_(std::move(options)), watch_(options_.monitor, options_.mode, options_.min_delta) {}
 
   std::string name() const override { return "early_stopping"; }
-  void begin(Run&) override {
+  void begin(Run& run) override {
+    watch_.check(run);
     watch_.reset();
     best_epoch_ = 0;
     best_.clear();
   }
+  void epoch_begin(Run& run) override { stop_if_due(run); }  // a training that had stopped, and is resumed
   void epoch_end(Run& run) override {
     if (run.epoch() <= options_.start_from_epoch) return;
     if (watch_.update(run)) {
       best_epoch_ = run.epoch();
-      if (options_.restore_best) best_ = snapshot(run.step(), run.trainer().weights()).values;
-    } else if (watch_.waited() >= std::max<std::int64_t>(options_.patience, 1)) {
-      run.stop(fmt::format("no better {} for {} epochs", watch_.text(), watch_.waited()));
-      run.say(fmt::format("early stopping: no better {} for {} epochs", watch_.text(), watch_.waited()));
+      if (options_.restore_best) best_ = snapshot(run.step(), with_average(run.trainer())).values;
+    } else {
+      stop_if_due(run);
     }
   }
   void end(Run& run) override {
     if (!options_.restore_best || best_.empty() || best_epoch_ == run.epoch()) return;
-    training::restore(run.trainer().weights(), Checkpoint{.values = best_});
+    training::restore(with_average(run.trainer()), Checkpoint{.values = best_});
     run.say(fmt::format("the weights are those of epoch {}", best_epoch_));
   }
   State state() const override { return {fmt::format("{} {}", best_epoch_, watch_.state()), best_}; }
@@ -109,6 +127,13 @@ class EarlyStopping final : public Callback {
   }
 
  private:
+  void stop_if_due(Run& run) const {
+    if (watch_.waited() < std::max<std::int64_t>(options_.patience, 1)) return;
+    const std::string reason = fmt::format("no better {} for {} epochs", watch_.text(), watch_.waited());
+    run.stop(reason);
+    run.say("early stopping: " + reason);
+  }
+
   EarlyStoppingOptions options_;
   Watch watch_;
   std::int64_t best_epoch_ = 0;
@@ -121,7 +146,10 @@ class ModelFile final : public Callback {
       : options_(std::move(options)), watch_(options_.monitor, options_.mode, 0) {}
 
   std::string name() const override { return "model_file"; }
-  void begin(Run&) override { watch_.reset(); }
+  void begin(Run& run) override {
+    watch_.check(run);
+    watch_.reset();
+  }
   void epoch_end(Run& run) override {
     if (!watch_.update(run) && options_.best_only) return;
     std::string name = options_.file.string();
@@ -196,9 +224,13 @@ class ReduceOnPlateau final : public Callback {
       : options_(std::move(options)), watch_(options_.monitor, options_.mode, options_.min_delta) {}
 
   std::string name() const override { return "reduce_on_plateau"; }
-  void begin(Run&) override {
+  void begin(Run& run) override {
+    watch_.check(run);
     watch_.reset();
     cooldown_ = 0;
+    std::vector<double> rates;  // an optimiser with a schedule refuses now, not after many epochs
+    for (const Variable& rate : run.trainer().optimizer().lrs()) rates.push_back(rate.value().item<double>());
+    run.trainer().optimizer().set_lrs(rates);
   }
   void epoch_end(Run& run) override {
     const bool better = watch_.update(run);
@@ -207,12 +239,19 @@ class ReduceOnPlateau final : public Callback {
       watch_.forget_wait();
     }
     if (better || watch_.waited() < std::max<std::int64_t>(options_.patience, 1)) return;
-    const double old = run.lr(), lower = std::max(old * options_.factor, options_.min_lr);
     watch_.forget_wait();
     cooldown_ = options_.cooldown;
-    if (!(lower < old)) return;
-    run.set_lr(lower);
-    run.say(fmt::format("no better {}: the learning rate is now {:.4g}", watch_.text(), lower));
+    std::vector<double> rates;  // of all groups
+    bool is_lower = false;
+    for (const Variable& rate : run.trainer().optimizer().lrs()) {
+      const double old = rate.value().item<double>(),
+                   lower = std::max(old * options_.factor, options_.min_lr);
+      is_lower = is_lower || lower < old;
+      rates.push_back(std::min(old, lower));
+    }
+    if (!is_lower) return;
+    run.trainer().optimizer().set_lrs(rates);
+    run.say(fmt::format("no better {}: the learning rate is now {:.4g}", watch_.text(), rates[0]));
   }
   State state() const override { return {fmt::format("{} {}", cooldown_, watch_.state())}; }
   void restore(const State& state) override {

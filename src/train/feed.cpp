@@ -140,16 +140,16 @@ std::vector<Tensor> Feed::fields(const Launch& launch, std::int64_t step) const 
 }
 
 std::vector<Tensor> Feed::example(std::int64_t batch) const {
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(batch));
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i] = static_cast<std::int64_t>(i) % std::max<std::int64_t>(source_.period(), 1);
-  std::vector<Literal> arrays = source_.read(rows);
-  if (!options_.map.empty()) options_.map.apply(arrays, rows, options_.seed, 0);
+  data::Loader one(source_.take(1),
+                   {.batch = 1, .shuffle = false, .seed = options_.seed, .map = options_.map, .workers = 0});
+  std::vector<Literal> arrays = one.next()->arrays;
   if (options_.fields > 0) arrays.resize(std::min(options_.fields, arrays.size()));
   std::vector<Tensor> result;
-  for (Literal& x : arrays) {
-    Tensor t(std::move(x));
-    result.push_back(options_.device.empty() ? t : t.to(options_.device));
+  for (const Literal& x : arrays) {
+    Shape shape = x.shape();
+    shape[0] = batch;
+    const Tensor zeros(Literal(Type{x.dtype(), shape}));
+    result.push_back(options_.device.empty() ? zeros : zeros.to(options_.device));
   }
   return result;
 }

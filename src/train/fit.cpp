@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <map>
 #include <sstream>
 #include <utility>
+#include <variant>
 
 #include "base/log.h"
 #include "systole/base/error.h"
@@ -100,7 +102,7 @@ struct Fit final : Run {
                                      .device = impl_.device()});
     if (!validation.empty())
       validation_.emplace(impl_.evaluation(
-          validation, {.steps = chosen.validation_steps, .map = without_chance(chosen.map)}));
+          validation, {.steps = chosen.validation_steps, .map = without_chance(chosen.map, validation)}));
     sums_.assign(impl_.streaming.size() + 1, 0);
   }
 
@@ -109,7 +111,7 @@ struct Fit final : Run {
     const InterruptScope interrupt(options_.stop_on_interrupt);
     open_checkpoints();
     const std::vector<Launch> plan = plan_epoch(shape_, launch_steps());
-    const std::int64_t steps = step_count(shape_);
+    const std::int64_t steps = step_count(shape_);  // of an epoch
     if (options_.steps_per_epoch > steps) {
       result_.ran_out = true;
       const std::string message = fmt::format(
@@ -123,30 +125,29 @@ struct Fit final : Run {
     for (std::size_t i = 0; i < callback_states_.size(); ++i)
       options_.callbacks[i]->restore(callback_states_[i]);
     last_saved_ = now();
-    for (; epoch_ <= options_.epochs && !ended_; ++epoch_) {
+    for (; epoch_ <= options_.epochs; ++epoch_) {
       const double start = now();
-      std::int64_t done = 0;
-      for (std::int64_t i = 0; i < launch_; ++i) done += plan[static_cast<std::size_t>(i)].steps;
-      progress_.begin_epoch(epoch_, steps, done);
-      const double before = samples_;
-      if (launch_ == 0)
+      if (done_ == 0)
         for (const CallbackRef& callback : options_.callbacks) callback->epoch_begin(*this);
-      feed_->begin_epoch(epoch_ - 1, done);
-      for (; launch_ < static_cast<std::int64_t>(plan.size()) && !ended_;) {
-        const Launch& launch = plan[static_cast<std::size_t>(launch_)];
+      if (ended_) break;
+      progress_.begin_epoch(epoch_, steps, done_);
+      const double before = samples_;
+      feed_->begin_epoch(epoch_ - 1, done_);
+      for (const Launch& launch : rest_of(plan, done_)) {
         take(launch, feed_->run(impl_.step, launch).to_vector<float>());
-        done += launch.steps;
+        done_ += launch.steps;
         step_ += launch.steps;
-        ++launch_;
         logs_ = impl_.logs(sums_, samples_);
-        progress_.update(done, static_cast<std::int64_t>(samples_ - before), logs_);
+        progress_.update(done_, static_cast<std::int64_t>(samples_ - before), logs_);
         for (const CallbackRef& callback : options_.callbacks) callback->steps_end(*this);
         if (interrupt.requested()) result_.interrupted = ended_ = true;
-        if (folder_ && launch_ < static_cast<std::int64_t>(plan.size()) && (result_.interrupted || is_due()))
-          save();
+        if (folder_ && done_ < steps && (ended_ || is_due())) save();
+        if (ended_) break;
       }
-      if (result_.interrupted && launch_ < static_cast<std::int64_t>(plan.size())) break;
+      is_cut_ = done_ < steps;
+      if (result_.interrupted && is_cut_) break;
       finish_epoch(now() - start, static_cast<std::int64_t>(samples_ - before));
+      if (ended_) break;
     }
     for (const CallbackRef& callback : options_.callbacks) callback->end(*this);
     if (result_.interrupted)
@@ -183,11 +184,31 @@ struct Fit final : Run {
     if (info.fields.size() > 1) impl_.classes = info.fields.back().classes;
   }
 
-  // What of the samples' changes is the same in validation.
-  static data::Transforms without_chance(const data::Transforms& all) {
+  // Whether a change of the user's own does the same whatever chance says: tried, since nothing else tells.
+  static bool leaves_nothing_to_chance(const data::Custom& custom, const data::Sample& sample) {
+    constexpr std::uint64_t kTries = 16;
+    const auto same = [](const Literal& a, const Literal& b) {
+      return a.type() == b.type() && std::ranges::equal(a.as_bytes(), b.as_bytes());
+    };
+    if (!custom.on_sample) return false;
+    const data::Sample first = custom.on_sample(sample, 0);
+    for (std::uint64_t i = 1; i < kTries; ++i)
+      if (!std::ranges::equal(first, custom.on_sample(sample, i * 0x9e3779b97f4a7c15u), same)) return false;
+    return true;
+  }
+
+  // What of the samples' changes is the same in validation. A random part of a picture is its middle there.
+  static data::Transforms without_chance(const data::Transforms& all, const data::Source& source) {
     data::Transforms kept;
-    for (const data::Transform& transform : all.list())
-      if (data::Transforms one{transform}; !one.random()) kept.then(transform);
+    for (data::Transform transform : all.list()) {
+      if (auto* crop = std::get_if<data::Crop>(&transform); crop != nullptr && crop->height > 0)
+        crop->random = false;
+      if (const auto* custom = std::get_if<data::Custom>(&transform)) {
+        if (leaves_nothing_to_chance(*custom, kept(source[0]))) kept.then(transform);
+      } else if (!data::Transforms{transform}.random()) {
+        kept.then(transform);
+      }
+    }
     return kept;
   }
 
@@ -229,10 +250,12 @@ struct Fit final : Run {
     for (const CallbackRef& callback : options_.callbacks) callback->epoch_end(*this);
     std::fill(sums_.begin(), sums_.end(), 0.0);
     samples_ = 0;
-    launch_ = 0;
+    done_ = 0;
     const std::int64_t every = options_.checkpoints.every_epochs;
-    if (folder_ && (result_.interrupted || ended_ || epoch_ == options_.epochs ||
-                    (every > 0 && epoch_ % every == 0) || is_due())) {
+    // An epoch that a callback cut short goes on from where it was, by the checkpoint of that moment.
+    if (folder_ && !is_cut_ &&
+        (result_.interrupted || ended_ || epoch_ == options_.epochs || (every > 0 && epoch_ % every == 0) ||
+         is_due())) {
       ++epoch_;  // where to go on
       save();
       --epoch_;
@@ -246,23 +269,38 @@ struct Fit final : Run {
   }
 
   // What must be the same for a checkpoint to be gone on from: sizes, a few of the samples, the state's
-  // types.
-  std::string settings() const {
+  // types, what a step does as far as options say it.
+  std::string make_settings() const {
     std::uint64_t hash = 14695981039346656037u;  // FNV-1a
     const auto add = [&](std::span<const std::byte> bytes) {
       for (const std::byte b : bytes) hash = (hash ^ static_cast<std::uint64_t>(b)) * 1099511628211u;
     };
     const data::Source& source = feed_->source();
     constexpr std::int64_t kLooked = 16;
-    for (std::int64_t i = 0; i < kLooked; ++i)
-      for (const Literal& array : source[source.period() * i / kLooked]) add(array.as_bytes());
+    for (std::int64_t i = 0; i < kLooked; ++i) {
+      const std::int64_t at = source.period() * i / kLooked;
+      const data::Sample once = source[at], again = source[at];
+      for (std::size_t f = 0; f < once.size(); ++f)  // what is another each time says nothing
+        if (f < again.size() && std::ranges::equal(once[f].as_bytes(), again[f].as_bytes()))
+          add(once[f].as_bytes());
+    }
     for (const auto& [name, variable] : impl_.state()) {
       const std::string text = name + variable.type().to_string();
       add(std::as_bytes(std::span(text)));
     }
+    std::string metrics;
+    for (const std::size_t i : impl_.streaming)
+      metrics += (metrics.empty() ? "" : ",") + impl_.metrics[i].name;
+    const TrainerOptions& o = impl_.options;
     return fmt::format(
-        "samples {} batch {} steps_per_epoch {} drop_last {} shuffle {} seed {} content {:016x}",
-        shape_.samples, shape_.batch, shape_.steps, shape_.drop_last, options_.shuffle, options_.seed, hash);
+        "samples {} batch {} steps_per_epoch {} drop_last {} shuffle {} seed {} metrics [{}] precision {} "
+        "accumulate {} clip_norm {} clip_value {} ema {} content {:016x}",
+        shape_.samples, shape_.batch, shape_.steps, shape_.drop_last, options_.shuffle, options_.seed,
+        metrics, static_cast<int>(o.precision), o.accumulate, o.clip_norm, o.clip_value, o.ema, hash);
+  }
+  const std::string& settings() {
+    if (settings_.empty()) settings_ = make_settings();
+    return settings_;
   }
 
   // The names under which callbacks' states are kept.
@@ -306,18 +344,21 @@ struct Fit final : Run {
            at != found->values.end() && at->first.starts_with(prefix); at = found->values.erase(at))
         state.arrays.emplace(at->first.substr(prefix.size()), at->second);
     }
+    // States of callbacks that this run does not have.
+    std::erase_if(found->values, [](const auto& value) { return value.first.starts_with("callback."); });
     restore(impl_.state(), *found);
     epoch_ = std::stoll(text("epoch"));
-    launch_ = std::stoll(text("launch"));
+    done_ = std::stoll(text("done"));
     step_ = saved_step_ = found->step;
     std::vector<double> sums = from_exact(text("sums"));
     samples_ = sums.back();
     sums.pop_back();
     sums_ = std::move(sums);
     history_ = History::parse_csv(text("history"), c.folder.string());
+    for (const std::string& name : history_.names())
+      if (const std::optional<double> value = history_.last(name); value && name != "lr" && name != "seconds")
+        logs_.set(name, *value);
     result_.resumed = true;
-    result_.stopped = text("stopped");
-    ended_ = !result_.stopped.empty();
     progress_.say(fmt::format("going on from step {} of {}", step_, c.folder.string()));
   }
 
@@ -328,10 +369,9 @@ struct Fit final : Run {
                                {{"settings", settings()},
                                 {"tuning", tuning_choices()},
                                 {"epoch", std::to_string(epoch_)},
-                                {"launch", std::to_string(launch_)},
+                                {"done", std::to_string(done_)},
                                 {"sums", exact(sums)},
-                                {"history", history_.to_csv()},
-                                {"stopped", result_.stopped}});
+                                {"history", history_.to_csv()}});
     const std::vector<std::string> keys = callback_keys();
     for (std::size_t i = 0; i < options_.callbacks.size(); ++i) {
       const std::string& prefix = keys[i];
@@ -358,9 +398,11 @@ struct Fit final : Run {
   Logs logs_;
   std::vector<double> sums_;  // of this epoch: the loss, the streaming metrics
   double samples_ = 0;
-  std::int64_t epoch_ = 1, launch_ = 0, step_ = 0, saved_step_ = 0;
+  std::int64_t epoch_ = 1, done_ = 0, step_ = 0, saved_step_ = 0;  // done: steps of this epoch
   double last_saved_ = 0;
+  std::string settings_;
   bool ended_ = false;
+  bool is_cut_ = false;  // this epoch, before its last step
 };
 
 FitResult Trainer::fit(const data::Source& data, const FitOptions& options) {

@@ -48,6 +48,18 @@ std::vector<Launch> plan_epoch(const EpochShape& epoch, std::int64_t per_launch)
   return plan;
 }
 
+std::vector<Launch> rest_of(const std::vector<Launch>& plan, std::int64_t done) {
+  std::vector<Launch> rest;
+  for (Launch launch : plan) {
+    const std::int64_t skipped = std::min(done, launch.steps);
+    done -= skipped;
+    launch.first += skipped * launch.batch;
+    launch.steps -= skipped;
+    if (launch.steps > 0) rest.push_back(launch);
+  }
+  return rest;
+}
+
 std::int64_t steps_per_launch(const ir::Graph& step, std::string_view device) {
   if (loops_slowly(device) && has_convolution(step)) return 1;
   const bool accelerator =

@@ -27,6 +27,8 @@ struct EpochShape {
 // Full batches in launches of one size, as near to `per_launch` steps as leaves few over; what is left over
 // goes step by step, and last the samples that do not fill a batch.
 std::vector<Launch> plan_epoch(const EpochShape& epoch, std::int64_t per_launch);
+// What is left of a plan after so many steps.
+std::vector<Launch> rest_of(const std::vector<Launch>& plan, std::int64_t done);
 
 std::int64_t step_count(const EpochShape& epoch);
 

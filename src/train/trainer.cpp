@@ -106,6 +106,8 @@ Trainer::Impl::Impl(ModelView given, std::shared_ptr<optim::Optimizer> chosen, T
   for (const auto& [name, variable] : nn::detail::parameters(model.inventory, true))
     if (!variable.trainable()) statistics.push_back(variable);
   statistics.push_back(random::default_key());
+  if (scale)  // a step that is refused is no overflow
+    for (const NamedVariable& v : scale->state()) statistics.push_back(v.variable);
   if (options.mesh) return;
   if (!options.device.empty())
     for (const NamedVariable& v : state()) v.variable.cell() ? Variable(v).move_to(options.device) : void();
@@ -116,7 +118,14 @@ Parameters Trainer::Impl::state() const {
   const auto add = [&](const char* part, const Parameters& list) {
     for (const auto& [name, variable] : list) all.add(fmt::format("{}.{}", part, name), variable);
   };
-  add("model", nn::detail::parameters(model.inventory, true));
+  const Parameters own = nn::detail::parameters(model.inventory, true);
+  add("model", own);
+  // What a step of the user's own trains beside the model.
+  for (const auto& [name, variable] : optimizer->parameters()) {
+    const bool is_own = std::any_of(own.begin(), own.end(),
+                                    [&](const auto& one) { return one.variable.cell() == variable.cell(); });
+    if (!is_own) all.add("beside." + name, variable);
+  }
   add("optimizer", optimizer->state());
   if (scale) add("scale", scale->state());
   if (accumulation) add("accumulation", accumulation->state());
@@ -143,9 +152,7 @@ Outcome Trainer::Impl::outcome(const Fields& fields) const {
   if (options.step) return options.step(fields);
   Fields inputs(fields.begin(), fields.end() - (fields.size() > 1 ? 1 : 0));
   inputs[0] = prepared(inputs[0]);
-  // A sample with one field is its own target; a picture is prepared as target as it is as input.
-  const bool alike = fields.size() > 1 && fields.back().type() == fields[0].type() && !options.prepare;
-  const Tensor target = fields.size() == 1 ? inputs[0] : alike ? prepared(fields.back()) : fields.back();
+  const Tensor target = fields.size() == 1 ? inputs[0] : fields.back();  // one field is its own target
   const Tensor out = model.forward(inputs);
   return {options.loss(out, target), out, target};
 }
@@ -243,6 +250,7 @@ void Trainer::Impl::report_bad_numbers(const Fields& fields, const std::string& 
     const ModeScope mode(model.inventory, true);
     Fields moved;
     for (const Tensor& x : fields) moved.push_back(x);
+    halted.assign(Tensor(Literal::scalar<bool>(false)).to(halted.value().device().to_string()));
     const auto augmented = [&](const Fields& x) {
       return augment.empty() ? x : augment(x, random::next_key());
     };
@@ -256,7 +264,6 @@ void Trainer::Impl::report_bad_numbers(const Fields& fields, const std::string& 
           moved);
       if (!found.empty()) found = "in the gradient, " + found;
     }
-    halted.assign(Tensor(Literal::scalar<bool>(false)).to(halted.value().device().to_string()));
   }
   if (options.bad_numbers == BadNumbers::find && found.empty())
     found = "no op gives such a number on the host, where it is computed in f64";
@@ -416,7 +423,7 @@ void Trainer::Impl::add_collected(Logs& logs, Evaluation& data) {
   std::vector<Literal> outputs, targets;
   each_output(data, [&](const Tensor& out, const Fields& fields) {
     outputs.push_back(out.literal());
-    targets.push_back(fields.back().literal());
+    targets.push_back((fields.size() == 1 ? prepared(fields[0]) : fields.back()).literal());
   });
   const Tensor all = joined_rows(outputs), truth = joined_rows(targets);
   for (const std::size_t i : collecting) logs.set(metrics[i].name, metrics[i].of_all(all, truth));
@@ -426,7 +433,14 @@ Tensor Trainer::Impl::joined_rows(const std::vector<Literal>& parts) {
   if (parts.size() == 1) return Tensor(parts[0]);
   Shape shape = parts[0].shape();
   std::int64_t rows = 0;
-  for (const Literal& part : parts) rows += part.shape()[0].value();
+  for (const Literal& part : parts) {
+    rows += part.shape()[0].value();
+    Shape wanted = part.shape();
+    wanted[0] = shape[0];
+    if (wanted != shape || part.dtype() != parts[0].dtype())
+      throw Error(ErrorKind::kShape, "predict", "outputs of different shapes make no array",
+                  parts[0].type().to_string() + " but for the first axis", part.type().to_string());
+  }
   shape[0] = rows;
   Literal all = Literal::uninitialized({parts[0].dtype(), shape});
   std::byte* to = all.mutable_bytes();

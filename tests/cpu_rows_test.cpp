@@ -149,6 +149,29 @@ TEST(CutRows, KnowTheSumsOfEarlierPasses) {
   }
 }
 
+// One NaN among many, wherever it is; whole and in rows, with a rest that fills no vector.
+TEST(CutRows, FindTheOneThatIsNotFinite) {
+  for (const std::int64_t rows : {1, 3}) {
+    const std::int64_t points = 100007;
+    Graph graph("finite");
+    const Value x = graph.input("x", {DType::f32, {rows, points}});
+    graph.output(ops::reduce(ops::is_finite(x), Combine::bitwise_and, {1}));
+    graph.output(ops::reduce(ops::is_finite(x), Combine::bitwise_or, {0, 1}));
+    std::vector<Literal> arguments = random_arguments(graph, 5, 100);
+    for (const std::int64_t at : {-1, 0, 15, 16, 50000, 100000, 100006}) {
+      if (at >= 0)
+        arguments[0].mutable_values<float>()[static_cast<std::size_t>((rows - 1) * points + at)] =
+            at % 2 == 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+      const std::vector<Literal> got = run_cut(graph, arguments);
+      for (std::int64_t r = 0; r < rows; ++r)
+        EXPECT_EQ(got[0].values<bool>()[static_cast<std::size_t>(r)], at < 0 || r + 1 < rows) << at;
+      EXPECT_TRUE(got[1].item<bool>());
+      if (at >= 0)
+        arguments[0].mutable_values<float>()[static_cast<std::size_t>((rows - 1) * points + at)] = 1;
+    }
+  }
+}
+
 TEST(CutRows, FindTheLargestAndKeepNaN) {
   for (const std::int64_t after : {1, 5}) {
     Graph graph("largest");

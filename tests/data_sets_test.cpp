@@ -270,6 +270,30 @@ TEST(PictureFaults, BombsAndDamageAreRefused) {
   }
 }
 
+// The folder of test pictures may lack a class: the others keep their numbers. It may not have one more.
+TEST_F(Sets, TestPicturesHaveTheClassesOfTheTrainingOnes) {
+  try {
+    const auto place = [&](const char* name) {
+      fs::create_directories((folder_ / name).parent_path());
+      fs::copy_file(kSets + "colours.png", folder_ / name);
+    };
+    for (const char* name :
+         {"train/a/1.png", "train/b/1.png", "train/c/1.png", "test/c/1.png", "test/b/1.png"})
+      place(name);
+    const TrainTest both = open("images:" + folder_.string());
+    EXPECT_EQ(both.train.labels(), (std::vector<std::int64_t>{0, 1, 2}));
+    EXPECT_EQ(both.test.labels(), (std::vector<std::int64_t>{1, 2}));
+    EXPECT_EQ(both.test.info().fields[1].classes, (std::vector<std::string>{"a", "b", "c"}));
+    place("test/d/1.png");
+    EXPECT_NE(
+        error_of(ErrorKind::kInvalidArgument, [&] { open("images:" + folder_.string()); }).find("a, b, c"),
+        std::string::npos);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kUnsupported) GTEST_SKIP() << error.what();
+    throw;
+  }
+}
+
 TEST_F(Sets, FoldersOfPicturesAreClasses) {
   try {
     for (const char* name : {"10/b.png", "10/a.PNG", "2/only.png"}) {

@@ -71,6 +71,43 @@ TEST(Source, TheLabelIsTheLastField) {
   EXPECT_THROW(inputs.next()->y(), Error);
 }
 
+// A hundred classes of four: each part has its share of the whole, though no class can be cut so.
+TEST(Source, SmallClassesAreSharedOutToo) {
+  std::vector<std::int32_t> y;
+  for (std::int32_t i = 0; i < 400; ++i) y.push_back(i / 4);
+  const Source source = arrays(Literal(Type{DType::f32, {400, 1}}), Literal::of<std::int32_t>({400}, y));
+  const auto [train, test] = source.stratified_split(0.9, 1);
+  EXPECT_EQ(train.size(), 360);
+  EXPECT_EQ(test.size(), 40);
+  const Indices labels = test.labels();
+  EXPECT_EQ(std::set<std::int64_t>(labels.begin(), labels.end()).size(), 40u);  // at most one of each
+  const std::vector<Source> three = source.stratified_split({0.8, 0.1, 0.1}, 1);
+  EXPECT_EQ(three[0].size(), 320);
+  EXPECT_EQ(three[1].size(), 40);
+  EXPECT_EQ(three[2].size(), 40);
+  error_of(ErrorKind::kInvalidArgument, [&] { source.take(3).stratified_split(0.9, 1); });
+}
+
+TEST(Source, ClassesAreComparedBeforeSetsAreJoined) {
+  const Source cats = counted(4).named("a", {}, {"cat", "dog", "cow"});
+  EXPECT_EQ(cats.concat(cats).size(), 8);
+  error_of(ErrorKind::kInvalidArgument,
+           [&] { cats.concat(counted(4).named("b", {}, {"cow", "cat", "dog"})); });
+}
+
+// Every pass of an endless set has its own chances.
+TEST(Loader, AnEndlessSetIsNotChangedAlikeOnEveryPass) {
+  const Custom number{.on_sample = [](Sample sample, std::uint64_t chance) {
+    sample[0].mutable_values<float>()[0] = static_cast<float>(chance % 100003);
+    return sample;
+  }};
+  Loader loader(counted(4).repeat(), {.batch = 4, .shuffle = false, .map = {number}, .workers = 0});
+  const Batch first = *loader.next(), second = *loader.next();
+  EXPECT_EQ(first.indices, second.indices);
+  EXPECT_NE(first.arrays[0].to_doubles(), second.arrays[0].to_doubles());
+  error_of(ErrorKind::kInvalidArgument, [&] { counted(4).map(Transforms{Mixup{.classes = 3}}); });
+}
+
 TEST(Source, IsMadeOfAnyDataset) {
   const Source source = Squares{};
   EXPECT_EQ(source.size(), 5);

@@ -291,6 +291,17 @@ TEST(Transforms, MixupMixesPicturesAndLabelsAlike) {
            [&] { mix(Sample{Literal::scalar(1.0f), Literal::scalar(std::int32_t{1})}); });
 }
 
+TEST(Transforms, WithoutChanceNoKeyIsNeeded) {
+  const Literal x = Literal::of<float>({1, 2, 3}, {1, 2, 3, 4, 5, 6});
+  const auto made = [&](const Transforms& transforms) {
+    EXPECT_FALSE(transforms.random());
+    return transforms({Tensor(x)}, Tensor())[0].literal().to_doubles();
+  };
+  EXPECT_EQ(made({Crop{.height = 2, .width = 1, .random = false}}), (std::vector<double>{2, 5}));
+  EXPECT_EQ(made({Flip{.probability = 1}}), (std::vector<double>{3, 2, 1, 6, 5, 4}));
+  EXPECT_EQ(made({Flip{.probability = 0}}), x.to_doubles());
+}
+
 TEST(Transforms, RunInACompiledStepWithAKey) {
   const Transforms augment{
       Crop{.padding = 2},  Flip{}, Rotate{}, ColorJitter{0.2, 0.2, 0.2, 0.1}, Cutout{.size = 3}, Normalize{},

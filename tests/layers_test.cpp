@@ -282,6 +282,21 @@ TEST(LayerErrors, NameTheLayerTheShapeItTakesAndTheOneItGot) {
   expect_refused("RNN", "[length, batch, 4]", "f32[2,3]", [&] { nn::RNN(4, 3)(flat); });
   expect_refused("GRU", "[2,9,3]", "f32[1,9,3]",
                  [&] { nn::GRU(4, 3, {.layers = 2})(line, zeros({1, 9, 3})); });
+  // With as many keys as queries, or fewer or more: query i sees keys 0 to i.
+  {
+    random::seed(1);
+    nn::MultiHeadAttention attention(4, 2);
+    const Tensor queries = random::normal(random::key(1), {1, 3, 4}),
+                 keys = random::normal(random::key(2), {1, 5, 4});
+    const Tensor hidden = tensor({{false, true, true, true, true},
+                                  {false, false, true, true, true},
+                                  {false, false, false, true, true}});
+    const auto causal = attention(queries, keys, keys, {.is_causal = true}).to_vector<float>();
+    const auto masked = attention(queries, keys, keys, {.attn_mask = hidden}).to_vector<float>();
+    for (std::size_t i = 0; i < causal.size(); ++i) EXPECT_NEAR(causal[i], masked[i], 1e-6);
+    for (const float x : attention(keys, queries, queries, {.is_causal = true}).to_vector<float>())
+      EXPECT_TRUE(std::isfinite(x));
+  }
   expect_refused("MultiHeadAttention", "[batch, length, 8]", "f32[2,9,4]",
                  [&] { nn::MultiHeadAttention(8, 2)(line); });
   expect_refused("key_padding_mask", "[2,9]", "bool[9,2]", [&] {

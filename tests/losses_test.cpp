@@ -268,8 +268,20 @@ TEST(LossErrors, LogitsTakenForProbabilitiesAreNaN) {
   EXPECT_TRUE(std::isnan(sparse_categorical_cross_entropy(logits, numbers).item<double>()));
   EXPECT_TRUE(std::isnan(categorical_cross_entropy(logits, one_hot(numbers, 2)).item<double>()));
   EXPECT_TRUE(std::isnan(binary_cross_entropy(logits, one_hot(numbers, 2)).item<double>()));
+  EXPECT_TRUE(std::isnan(kl_divergence(logits, one_hot(numbers, 2)).item<double>()));
   const Tensor rows = sparse_categorical_cross_entropy(logits, numbers, {.reduction = Reduction::none});
   EXPECT_NEAR(rows[1].item<double>(), std::log(2), 1e-6);
+}
+
+// 1 - 1e-7 is 1 in these dtypes: a certain answer costs nothing when right, and much when wrong, never NaN.
+TEST(Losses, CertaintyIsFiniteInSmallFloats) {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+    const Tensor sure = tensor({1.0, 0.0}).to(dtype), right = tensor({1.0, 0.0}), wrong = tensor({0.0, 1.0});
+    EXPECT_NEAR(binary_cross_entropy(sure, right).to(DType::f64).item<double>(), 0, 1e-6) << name(dtype);
+    // f16 has no 1e-7 but its neighbour 1.19e-7.
+    EXPECT_NEAR(binary_cross_entropy(sure, wrong).to(DType::f64).item<double>(), -std::log(1e-7), 0.3)
+        << name(dtype);
+  }
 }
 
 TEST(LossErrors, SayWhatDoesNotFit) {

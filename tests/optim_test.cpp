@@ -431,6 +431,19 @@ TEST(Muon, TakesKernelsAsMatricesAndLeavesWhatIsNamedToAdamW) {
   error_of(ErrorKind::kNotFound, [&] { optim::Muon(flat, {.adamw = {"head.*"}}); });
 }
 
+// Keras: matrices alone, and of those no embeddings.
+TEST(Muon, LeavesMoreToAdamWInKerassForm) {
+  Parameters all;
+  all.add("fc.weight", Variable(zeros({2, 3}), "fc.weight"));
+  all.add("conv.weight", Variable(zeros({2, 3, 3, 3}), "conv.weight"));
+  all.add("embedding.weight", Variable(zeros({5, 3}), "embedding.weight"));
+  const optim::Muon muon(all, optim::keras::muon());
+  EXPECT_EQ(
+      muon.state().names(),
+      (std::vector<std::string>{"muon.lr", "muon.step", "muon.m.fc.weight", "muon.m.conv.weight",
+                                "muon.v.conv.weight", "muon.m.embedding.weight", "muon.v.embedding.weight"}));
+}
+
 TEST(Muon, CanIterateInBf16AsPyTorchDoes) {
   struct One {
     Variable w{wave({4, 6}, 0.1)};

@@ -15,16 +15,16 @@ namespace {
 
 using ir::Op;
 
-// What kernels in C use beside arithmetic: loops whose turns may run in any order (S_LANES: a few turns, one
-// vector wide, which clang must not unroll before it sees that vector), and the product of a few rows by a
+// What kernels in C use beside arithmetic: loops whose turns may run in any order (S_ONE_VECTOR: a few turns,
+// which clang must not unroll before it sees that vector), and the product of a few rows by a
 // block of columns with the sums in registers, which begin anew for each part of the depth.
 constexpr std::string_view kPreludeC = R"c(
 #ifdef __clang__
 #define S_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#define S_LANES _Pragma("clang loop vectorize(assume_safety) unroll(disable)")
+#define S_ONE_VECTOR _Pragma("clang loop vectorize(assume_safety) unroll(disable)")
 #else
 #define S_INDEPENDENT _Pragma("GCC ivdep")
-#define S_LANES S_INDEPENDENT
+#define S_ONE_VECTOR S_INDEPENDENT
 #endif
 #define S_GLOBAL
 #define S_STEP 1

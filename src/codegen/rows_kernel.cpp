@@ -447,7 +447,7 @@ class Rows {
       // Unrolled, sums of floats are found to be vectors again, masks are not: 15 times slower.
       const bool has_mask = std::any_of(sums.begin(), sums.end(),
                                         [&](std::int32_t i) { return dtype_of(i) == DType::boolean; });
-      open_independent(x, has_mask ? "S_LANES" : "S_INDEPENDENT");
+      open_independent(x, has_mask ? "S_ONE_VECTOR" : "S_INDEPENDENT");
       w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", lanes_));
       w_.line(fmt::format("const s_i64 {} = block + j;", x));
       body(sums, outputs, "j");

@@ -219,8 +219,9 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& target, c
   check_same_shape(kWhere, probabilities, target);
   const Tensor p = recording::as_float(probabilities);
   const Tensor t = smoothed(kWhere, beside(p, target), options.label_smoothing);
-  // Both from below: 1 - clamp is 1 in bf16 and f16.
-  const Tensor yes = log(max(p, options.clamp)), no = log(max(1 - p, options.clamp));
+  // Each by itself: the larger bound is 1 in bf16 and f16, and 1 minus it would be 0.
+  const auto log_of = [&](const Tensor& x) { return log(clip(x, options.clamp, 1 - options.clamp)); };
+  const Tensor yes = log_of(p), no = log_of(1 - p);
   const Tensor nan = recording::constant_like(p, std::numeric_limits<double>::quiet_NaN());
   Tensor terms = where(p < 0 || p > 1, nan, -(t * yes + (1 - t) * no));
   if (options.weight.defined()) terms = terms * beside(p, options.weight);

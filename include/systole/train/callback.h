@@ -23,6 +23,7 @@
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
 #include "systole/train/history.h"
+#include "systole/train/saved_model.h"
 
 namespace systole::training {
 
@@ -101,6 +102,7 @@ struct ModelFileOptions {
   bool best_only = true;
   std::string monitor = {};
   Mode mode = Mode::automatic;
+  SaveOptions save = {};  // what else stands in the file
 };
 SYSTOLE_API CallbackRef model_file(ModelFileOptions options = {});
 

@@ -1,5 +1,7 @@
 #include "io/json.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -42,8 +44,8 @@ std::size_t utf8_prefix(std::string_view text) {
   return i;
 }
 
-JsonReader::JsonReader(std::span<char> text, std::string_view file, std::uint64_t offset)
-    : text_(text), file_(file), offset_(offset) {
+JsonReader::JsonReader(std::span<char> text, std::string file, std::uint64_t offset)
+    : text_(text), file_(std::move(file)), offset_(offset) {
   if (const std::size_t good = utf8_prefix({text.data(), text.size()}); good < text.size())
     fail(good, "the text is not UTF-8", {}, shown(static_cast<unsigned char>(text[good])));
 }

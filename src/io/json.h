@@ -25,7 +25,7 @@ inline constexpr std::size_t kMaxJsonDepth = 64;
 class JsonReader {
  public:
   // Strings are decoded in `text` itself and stay valid with it. `offset` is where it begins in the file.
-  JsonReader(std::span<char> text, std::string_view file, std::uint64_t offset = 0);
+  JsonReader(std::span<char> text, std::string file, std::uint64_t offset = 0);
 
   enum class Kind { object, array, string, number, boolean, null };
   Kind kind();  // of the value that comes next
@@ -59,7 +59,7 @@ class JsonReader {
   std::string got() const;  // what stands at at_
 
   std::span<char> text_;
-  std::string_view file_;
+  std::string file_;
   std::uint64_t offset_;
   std::size_t at_ = 0;
   struct Level {

@@ -1,10 +1,9 @@
 #include "io/json.h"
 
-#include <utility>
-
 #include <fmt/format.h>
 
 #include <charconv>
+#include <utility>
 
 namespace systole::io {
 

@@ -361,3 +361,7 @@ TEST_F(TrainCli, TensorBoardFilesAndBestModelAreWrittenOnDemand) {
 }  // namespace systole
 
 #endif
+  // The best model says as much of itself as the last.
+  EXPECT_GT(metric_in(run("evaluate run/best.safetensors"), "accuracy"), 0.0);
+  EXPECT_EQ(load(folder_ / "run/best.safetensors").metadata(),
+            load(folder_ / "run/model.safetensors").metadata());

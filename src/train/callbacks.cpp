@@ -127,7 +127,7 @@ class ModelFile final : public Callback {
     std::string name = options_.file.string();
     if (const auto at = name.find("{epoch}"); at != std::string::npos)
       name.replace(at, 7, std::to_string(run.epoch()));
-    run.trainer().save(name);
+    run.trainer().save(name, options_.save);
   }
   State state() const override { return {watch_.state()}; }
   void restore(const State& state) override { watch_.restore(state.text); }

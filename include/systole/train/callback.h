@@ -23,6 +23,7 @@
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
 #include "systole/train/history.h"
+#include "systole/train/saved_model.h"
 
 namespace systole::training {
 
@@ -103,6 +104,7 @@ struct ModelFileOptions {
   Mode mode = Mode::automatic;
 };
 SYSTOLE_API CallbackRef model_file(ModelFileOptions options = {});
+  SaveOptions save = {};  // what else stands in the file
 
 // A line per epoch, as history.csv() writes it, flushed at once.
 SYSTOLE_API CallbackRef csv_log(std::filesystem::path file);

@@ -203,11 +203,11 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
 }
 
 void add_folder(training::FitOptions& fit, const Settings::Train& settings,
-                const std::filesystem::path& folder) {
+                const std::filesystem::path& folder, const SaveOptions& save) {
   fit.callbacks.push_back(training::csv_log(folder / "history.csv"));
   if (settings.save_best)
-    fit.callbacks.push_back(
-        training::model_file({.file = folder / "best.safetensors", .monitor = settings.monitor}));
+    fit.callbacks.push_back(training::model_file(
+        {.file = folder / "best.safetensors", .monitor = settings.monitor, .save = save}));
   if (settings.tensorboard)
     fit.callbacks.push_back(training::tensorboard({.folder = folder / "logs",
                                                    .every_steps = settings.tensorboard_steps,

@@ -130,7 +130,8 @@ int train(const Settings& settings, const TrainingPlace& place) {
 
   training::Trainer trainer(model.module, plan.optimizer, plan.trainer);
   training::FitOptions fit = plan.fit;
-  add_folder(fit, settings.train, folder);
+  const SaveOptions saved = save_options(settings, data, model.name);
+  add_folder(fit, settings.train, folder, saved);
   if (place.fresh) fit.checkpoints.resume = training::Resume::fresh;
   const training::FitResult result = trainer.fit(data.train, fit);
   result.write_csv(folder / "history.csv");
@@ -143,7 +144,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   }
 
   const fs::path file = folder / "model.safetensors";
-  trainer.save(file, save_options(settings, data, model.name));
+  trainer.save(file, saved);
   const data::Source& test = data.test.empty() ? data.train : data.test;
   const Measures measures = measure(load_model(file.string(), settings.train.device), test, settings.train);
   std::vector<std::string> written{"model.safetensors", "config.toml", "history.csv"};

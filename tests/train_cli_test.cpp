@@ -358,6 +358,77 @@ TEST_F(TrainCli, TensorBoardFilesAndBestModelAreWrittenOnDemand) {
 }
 
 }  // namespace
+TEST_F(TrainCli, WordsOfATableHaveTheNumbersOfTheTrainingEverywhere) {
+  // 7 is one kind, 8 and red the other: categories 0, 1 and 2.
+  std::string table = "a,word,kind\n", test = "a,word,kind\n";
+  for (int i = 0; i < 90; ++i)
+    table += std::to_string(i % 5) + (i % 3 == 0 ? ",7,low\n" : i % 3 == 1 ? ",8,high\n" : ",red,high\n");
+  for (int i = 0; i < 10; ++i) test += std::to_string(i % 5) + (i % 2 == 0 ? ",8,high\n" : ",red,high\n");
+  write("table.csv", table);
+  write("test.csv", test);
+  const Outcome outcome = run(
+      "train --model mlp --data 'csv:table.csv?label=-1' --set data.test=csv:test.csv --set "
+      "model.hidden=[16] "
+      "--set train.epochs=30 --set train.lr=0.03 --set train.verbose=0 --set train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(metric_in(outcome, "accuracy"), 1.0);
+  EXPECT_EQ(metric_in(run("evaluate run --data csv:test.csv"), "accuracy"), 1.0);
+  write("new.csv", "word,a\n8,1\n7,1\n");
+  const Outcome said = run("predict run new.csv --top 1");
+  EXPECT_TRUE(std::regex_match(said.out, std::regex(R"(new\.csv\[0\]  high .*\nnew\.csv\[1\]  low .*\n)")))
+      << said.out << said.err;
+  write("new.csv", "size,a\n8,1\n7,1\n");
+  const Outcome missing = run("predict run new.csv");
+  expect_failure(missing, "new.csv: there is no column 'word'");
+  EXPECT_NE(missing.err.find("size, a"), std::string::npos) << missing.err;
+}
+
+TEST_F(TrainCli, ATestFolderWithoutAClassKeepsTheNumbersOfTheOthers) {
+  // One half of the picture is white: left, right or upper.
+  const auto draw = [&](const char* part, const char* name, int number) {
+    std::vector<std::uint8_t> pixels(64, 0);
+    for (std::size_t i = 0; i < 64; ++i) {
+      const bool white = name[0] == 'l' ? i % 8 < 4 : name[0] == 'r' ? i % 8 >= 4 : i < 32;
+      pixels[i] = white ? static_cast<std::uint8_t>(250 - number) : 0;
+    }
+    const fs::path folder = folder_ / "pictures" / part / name;
+    fs::create_directories(folder);
+    io::save_png(folder / (std::to_string(number) + ".png"), Literal::of<std::uint8_t>({8, 8}, pixels));
+  };
+  for (int i = 0; i < 8; ++i)
+    for (const char* name : {"left", "right", "upper"}) draw("train", name, i);
+  for (const char* name : {"right", "upper"}) draw("test", name, 20);
+  const Outcome outcome =
+      run("train --data 'images:pictures?size=8&channels=1' --set 'model.layers=[flatten, dense 3]' --set "
+          "train.epochs=10 --set train.lr=0.05 --set train.batch=8 --set train.verbose=0 --set "
+          "train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(metric_in(outcome, "accuracy"), 1.0);
+}
+
+TEST_F(TrainCli, ASoundOfAnotherRateIsRefused) {
+  const auto record = [&](const std::string& file, std::int32_t rate, float level) {
+    fs::create_directories((folder_ / file).parent_path());
+    const std::vector<float> samples(32, level);
+    io::save_wav(folder_ / file, {Literal::of<float>({32}, samples), rate});
+  };
+  for (int i = 0; i < 8; ++i) {
+    record("sounds/high/" + std::to_string(i) + ".wav", 8000, 0.5f);
+    record("sounds/low/" + std::to_string(i) + ".wav", 8000, -0.5f);
+  }
+  record("new/same.wav", 8000, 0.5f);
+  record("new/other.wav", 16000, 0.5f);
+  const Outcome outcome =
+      run("train --model mlp --data 'audio:sounds?samples=32&folders' --set train.epochs=1 --set "
+          "train.verbose=0 --set "
+          "train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(run("predict run new/same.wav").code, 0);
+  const Outcome other = run("predict run new/other.wav");
+  expect_failure(other, "another rate");
+  EXPECT_NE(other.err.find("8000"), std::string::npos) << other.err;
+}
+
 }  // namespace systole
 
 #endif

@@ -2,6 +2,7 @@
 
 // What readers of data sets share.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -22,7 +23,9 @@ std::filesystem::path found_in(const std::filesystem::path& folder, const std::s
 Literal class_numbers(std::span<const std::uint8_t> labels, std::int64_t classes, const std::string& file,
                       std::uint64_t offset, std::uint64_t step);
 
-// Throws kNotFound with the column's nearest name.
+// A column by its name, or its number from 0; from the end where it is negative.
+std::size_t column_place(std::string_view name, const Table& table, std::string_view where);
+// Throws kNotFound with the column's nearest name, or all of them.
 [[noreturn]] void no_column(std::string_view name, const Table& table, std::string_view where);
 
 // Names in the order of a person: by their numbers where they differ in those, else by their letters.

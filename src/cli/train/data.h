@@ -32,6 +32,8 @@ struct TrainingData {
   Task task = Task::classes;
   std::vector<std::string> classes;  // their names, or the words
   std::int64_t outputs = 0;          // numbers that a model gives: for each class, word or value
+  Features features;                 // the columns of a table
+  std::int32_t rate = 0;             // of sound, samples in a second
 };
 
 std::string source_kind(std::string_view spec);  // "mnist" of "mnist:DIR"

@@ -38,6 +38,7 @@ metrics::ConfusionMatrix confusion(const Measures& measures);
 Settings settings_of(const SavedModel& model);
 Features features_of(const SavedModel& model);
 inline constexpr const char* kConfigKey = "config";  // in the metadata
+inline constexpr const char* kRateKey = "rate";      // of sound, samples in a second
 
 // A saved model by the name of its file or of its run's folder.
 SavedModel load_model(const std::string& place, const std::string& device);

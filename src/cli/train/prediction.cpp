@@ -96,8 +96,13 @@ Literal table_rows(const std::string& file, const Type& row, const SavedModel& m
   return converted(rows, row.dtype);
 }
 
-Literal sound_row(const std::string& file, const Type& row, const Settings& settings) {
+Literal sound_row(const std::string& file, const Type& row, const SavedModel& model,
+                  const Settings& settings) {
   const io::Sound sound = io::load_wav(file);
+  if (const auto rate = model.metadata().find(kRateKey);
+      rate != model.metadata().end() && rate->second != std::to_string(sound.rate))
+    throw Error(ErrorKind::kInvalidArgument, file, "another rate than the training's sounds had",
+                fmt::format("{} samples in a second", rate->second), std::to_string(sound.rate));
   Literal samples = sound.samples;
   if (samples.rank() == 2) samples = Tensor(samples).mean(1).literal();
   const std::int64_t mels = settings.data.mels;
@@ -160,7 +165,7 @@ InputRows read_rows(const std::string& file, const SavedModel& model, const Sett
   InputRows result;
   result.rows = extension == ".npy"                          ? array_rows(file, row)
                 : extension == ".csv" || extension == ".tsv" ? table_rows(file, row, model)
-                : extension == ".wav"                        ? sound_row(file, row, settings)
+                : extension == ".wav"                        ? sound_row(file, row, model, settings)
                                                              : picture_row(file, row, invert);
   const std::int64_t count = result.rows.dims()[0];
   for (std::int64_t i = 0; i < count; ++i)

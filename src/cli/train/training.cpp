@@ -97,8 +97,8 @@ SaveOptions save_options(const Settings& settings, const TrainingData& data, con
   for (std::int64_t i = 0; data.task == Task::classes && data.classes.empty() && i < data.outputs; ++i)
     options.classes.push_back(std::to_string(i));
   options.metadata.emplace(kConfigKey, to_toml(Value{to_table(settings)}));
-  if (const Features features = csv_features(settings.data.source); !features.empty())
-    options.metadata.emplace(kFeaturesKey, to_toml(to_value(features)));
+  if (!data.features.empty()) options.metadata.emplace(kFeaturesKey, to_toml(to_value(data.features)));
+  if (data.rate > 0) options.metadata.emplace(kRateKey, std::to_string(data.rate));
   return options;
 }
 

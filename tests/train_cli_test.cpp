@@ -431,7 +431,57 @@ TEST_F(TrainCli, ASoundOfAnotherRateIsRefused) {
 
 }  // namespace systole
 
-#endif
+TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {
+  const Outcome mlp = run("summary mlp --input 28x28 --classes 10");
+  EXPECT_EQ(mlp.code, 0) << mlp.err;
+  EXPECT_NE(mlp.out.find("101,770"), std::string::npos) << mlp.out;
+  EXPECT_NE(run("summary").out.find("resnet18"), std::string::npos);
+  expect_failure(run("summary resnet81"), "resnet18");
+  EXPECT_EQ(run("summary mlp --input 28xx28").code, 2);
+}
+
+TEST_F(TrainCli, NewProjectsTrainAtOnceAndNothingIsOverwritten) {
+  EXPECT_EQ(run("new fruit --template csv").code, 0);
+  expect_failure(run("new fruit"), "nothing is overwritten");
+  expect_failure(run("new other --template cvs"), "did you mean csv?");
+  EXPECT_FALSE(fs::exists(folder_ / "other"));
+  for (const char* name : {"digits", "mnist", "cifar10", "text", "images"}) {
+    const Outcome made = run(std::string("new ") + name + " --template " + name);
+    EXPECT_EQ(made.code, 0) << made.err;
+    for (const char* file : {"train.toml", "main.cpp", "CMakeLists.txt", "README.md"})
+      EXPECT_TRUE(fs::exists(folder_ / name / file)) << name << "/" << file;
+    const std::string get = std::string("systole data get ") + name + " --out data/" + name;
+    const bool fetched = std::string_view(name) == "mnist" || std::string_view(name) == "cifar10";
+    EXPECT_EQ(made.out.find(get) != std::string::npos, fetched) << made.out;
+    if (fetched) expect_failure(run(std::string("train --model mlp --data ") + name + ":data/" + name), get);
+  }
+  NEEDS_TOML();
+  const auto train = [&](const std::string& name, const std::string& sets) {
+    const std::string line = "cd '" + (folder_ / name).string() + "' && '" + SYSTOLE_COMMAND +
+                             "' train train.toml --out run " + sets + " > ../stdout 2> ../stderr";
+    const int status = std::system(line.c_str());
+    return Outcome{WEXITSTATUS(status), text_of(folder_ / "stdout"), text_of(folder_ / "stderr")};
+  };
+  EXPECT_GT(metric_in(train("fruit", "--set train.verbose=0"), "accuracy"), 0.9);
+  EXPECT_GT(metric_in(train("images", "--set train.epochs=1"), "accuracy"), 0.0);
+  EXPECT_GT(metric_in(train("text", "--set train.epochs=1"), "accuracy"), 0.05);
+  const Outcome written = run("predict text/run --prompt 'Shall I' --length 20 --temperature 0");
+  EXPECT_TRUE(written.out.starts_with("Shall I")) << written.out << written.err;
+  EXPECT_EQ(written.out, run("predict text/run --prompt 'Shall I' --length 20 --temperature 0").out);
+  // Those that need a download, on data that does not: the models are those of the file.
+  EXPECT_GT(metric_in(train("mnist", "--set train.epochs=1 --set 'data.source=digits?train=64&test=32'"),
+                      "accuracy"),
+            -1);
+}
+
+TEST_F(TrainCli, TensorBoardFilesAndBestModelAreWrittenOnDemand) {
+  const Outcome outcome =
+      run(std::string("train --model mlp ") + kSmall +
+          " --set train.epochs=2 --set train.tensorboard=true --set train.save_best=true --set "
+          "train.early_stopping=5 --set train.ema=0.9 --set train.clip_norm=1 --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(folder_ / "run/best.safetensors"));
+  EXPECT_EQ(run("plot run/logs --y loss --out board.svg").code, 0);
   // The best model says as much of itself as the last.
   EXPECT_GT(metric_in(run("evaluate run/best.safetensors"), "accuracy"), 0.0);
   EXPECT_EQ(load(folder_ / "run/best.safetensors").metadata(),

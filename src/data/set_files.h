@@ -16,8 +16,10 @@ namespace systole::data {
 
 struct Table;
 
-// The file of this name in the folder, packed or not; kNotFound when there is none.
-std::filesystem::path found_in(const std::filesystem::path& folder, const std::string& name);
+// The file of this name in the folder, packed or not; kNotFound when there is none, with the command that
+// fetches `set`.
+std::filesystem::path found_in(const std::filesystem::path& folder, const std::string& name,
+                               std::string_view set);
 
 // Labels as i32; one that is no class is kParse with its sample and its place, offset + i·step, in the file.
 Literal class_numbers(std::span<const std::uint8_t> labels, std::int64_t classes, const std::string& file,

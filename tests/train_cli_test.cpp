@@ -124,6 +124,47 @@ TEST_F(TrainCli, AValueOfAnotherKindNamesWhatIsExpectedAndWhatIsThere) {
   EXPECT_EQ(run("train").code, 2);
 }
 
+TEST_F(TrainCli, AKeyOfAnotherProgramOrInNoSectionNamesTheRightOne) {
+  const std::string digits = "train --model mlp --data 'digits?train=20&test=10' ";
+  expect_failure(run(digits + "--set train.learning_rate=0.1"), "did you mean train.lr?");
+  expect_failure(run(digits + "--set train.batch_size=1"), "did you mean train.batch?");
+  expect_failure(run(digits + "--set patience=3"), "did you mean train.early_stopping?");
+  expect_failure(run(digits + "--set data.epochs=1"), "did you mean train.epochs?");
+  NEEDS_TOML();
+  write("run.toml", "epochs = 5\n[data]\nsource = \"digits\"\n");
+  expect_failure(run("train run.toml"),
+                 "run.toml:1: epochs stands in no section; did you mean epochs below [train]?");
+  // A model of the command line replaces the file's.
+  write("run.toml",
+        "[data]\nsource = \"digits?train=20&test=10\"\n[model]\nlayers = [\"flatten\", \"dense "
+        "10\"]\n[train]\nepochs "
+        "= 0\n");
+  const Outcome named = run("train run.toml --model mlp --out named");
+  EXPECT_NE(named.out.find("mlp, 101,770 parameters"), std::string::npos) << named.out << named.err;
+}
+
+// What is wrong is said before anything is trained or written, and names the key.
+TEST_F(TrainCli, SettingsThatCannotBeAreRefusedBeforeTheFolderIsMade) {
+  const std::string digits = "train --data 'digits?train=20&test=10' --out run ",
+                    mlp = digits + "--model mlp ";
+  expect_failure(run(mlp + "--set train.early_stopping=2 --set train.monitor=val_acc"),
+                 "did you mean val_accuracy?");
+  expect_failure(
+      run(mlp + "--set train.save_best=true --set train.monitor=val_loss --set data.validation=none"),
+      "train.monitor");
+  expect_failure(run(mlp + "--set train.restore_best=true"), "train.restore_best");
+  expect_failure(run(mlp + "--set train.validation_every=0"), "train.validation_every");
+  expect_failure(run(mlp + "--set train.class_weights=[1,2]"), "train.class_weights");
+  for (const char* last : {"softmax", "LogSoftmax", "sigmoid"})
+    expect_failure(run(digits + "--set 'model.layers=[flatten, dense 10 " + last + "]'"),
+                   std::string("leave ") + last + " out");
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+  EXPECT_EQ(run(digits + "--set 'model.layers=[flatten, dense 10 softmax]' --set train.epochs=0 --set "
+                         "train.loss=sparse_categorical_cross_entropy")
+                .code,
+            0);
+}
+
 // One training that the tests below look at.
 class TrainedRun : public TrainCli {
  protected:

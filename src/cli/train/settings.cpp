@@ -202,6 +202,25 @@ Value value_at(const Key& key, const Settings& settings) {
 }
 
 std::vector<std::string_view> names_in(std::string_view section) {
+// Names that other programs have for a key.
+struct OtherName {
+  std::string_view name, section, key;
+};
+constexpr OtherName kOtherNames[] = {
+    {"learning_rate", "train", "lr"},        {"batch_size", "train", "batch"},
+    {"patience", "train", "early_stopping"}, {"optimiser", "train", "optimizer"},
+    {"normalize", "data", "normalise"},      {"std", "data", "stddev"},
+};
+
+// "train.lr" of lr and of learning_rate; empty where no section has it.
+std::string section_and_key(std::string_view name) {
+  for (const OtherName& other : kOtherNames)
+    if (other.name == name) return fmt::format("{}.{}", other.section, other.key);
+  for (const Key& key : kKeys)
+    if (key.name == name) return full_name(key);
+  return {};
+}
+
   std::vector<std::string_view> names;
   for (const Key& key : kKeys)
     if (key.section == section) names.push_back(key.name);
@@ -259,7 +278,14 @@ std::string keys_page() {
 Settings settings_of(const Table& given) {
   Settings settings;
   for (const auto& [section, part] : given) {
-    if (std::find(std::begin(kSections), std::end(kSections), section) == std::end(kSections))
+    const bool known = std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
+    if (const std::string meant = section_and_key(section); !known && !meant.empty()) {
+      const std::size_t dot = meant.find('.');
+      throw Error(ErrorKind::kNotFound, part.where,
+                  fmt::format("{} stands in no section; did you mean {} below [{}]?", section,
+                              meant.substr(dot + 1), meant.substr(0, dot)));
+    }
+    if (!known)
       throw unknown_name(part.where, fmt::format("there is no section [{}]", section), section, kSections);
     const Table* table = part.get<Table>();
     if (table == nullptr) throw wrong_kind(part, section, "a table");
@@ -271,6 +297,9 @@ Settings settings_of(const Table& given) {
       const bool count = section == "model" && entry.key == "layers" && entry.value.get<std::int64_t>();
       if (key == std::end(kKeys) || count) {
         if (section != "model")
+        if (const std::string meant = section_and_key(entry.key); section != "model" && !meant.empty())
+          throw Error(ErrorKind::kNotFound, entry.value.where,
+                      fmt::format("there is no key {} in [{}]; did you mean {}?", entry.key, section, meant));
           throw unknown_name(entry.value.where, fmt::format("there is no key {} in [{}]", entry.key, section),
                              entry.key, names_in(section));
         settings.model.options.push_back(entry);
@@ -296,12 +325,9 @@ void apply_set(Table& given, std::string_view assignment) {
     throw Error(ErrorKind::kInvalidArgument, where, "no value", "KEY=VALUE, such as train.epochs=5");
   const std::string_view path = assignment.substr(0, equals);
   if (path.find('.') == std::string_view::npos) {
-    std::vector<std::string> full;
-    for (const Key& key : kKeys) full.push_back(full_name(key));
-    for (const std::string& name : full)
-      if (name.substr(name.find('.') + 1) == path)
-        throw Error(ErrorKind::kNotFound, where,
-                    fmt::format("there is no key {}; did you mean {}?", path, name));
+    if (const std::string meant = section_and_key(path); !meant.empty())
+      throw Error(ErrorKind::kNotFound, where,
+                  fmt::format("there is no key {}; did you mean {}?", path, meant));
     throw Error(ErrorKind::kNotFound, where, fmt::format("there is no key {}", path),
                 "a section and a key, such as train.epochs");
   }

@@ -279,6 +279,34 @@ TEST_F(TrainCli, TheSameFolderGoesOnAndEndsAsIfItHadNeverStopped) {
   EXPECT_EQ(repeated.last_line(), whole.last_line()) << repeated.err;
 }
 
+TEST_F(TrainCli, ATrainingThatFailedOrStoppedEarlyGoesOnWithOtherSettings) {
+  const std::string digits = "train --model mlp --data 'digits?train=40&test=10' --out run ";
+  expect_failure(run(digits + "--set train.lr=1e30 --set train.batch=8"), "not finite");
+  const std::string stopping = digits + "--set train.min_delta=100 ";
+  const auto epochs = [&] { return training::History::read_csv(folder_ / "run/history.csv").epochs(); };
+  ASSERT_EQ(run(stopping + "--set train.epochs=4 --set train.early_stopping=1").code, 0);
+  EXPECT_EQ(epochs(), 2u);
+  const Outcome same = run(stopping + "--set train.epochs=4 --set train.early_stopping=1");
+  EXPECT_NE(same.out.find("stopped early"), std::string::npos) << same.out << same.err;
+  EXPECT_EQ(epochs(), 2u);
+  EXPECT_EQ(run(stopping + "--set train.epochs=5 --set train.early_stopping=1").code, 0);
+  EXPECT_EQ(epochs(), 3u);
+  EXPECT_EQ(run(stopping + "--set train.epochs=5").code, 0);
+  EXPECT_EQ(epochs(), 5u);
+  const std::string config = text_of(folder_ / "run/config.toml");
+  expect_failure(run(stopping + "--set train.epochs=2"), "train.epochs is 2 and 5 are done");
+  EXPECT_EQ(text_of(folder_ / "run/config.toml"), config);
+}
+
+TEST_F(TrainCli, AFileOfTheUsersIsNeverOverwritten) {
+  NEEDS_TOML();
+  const std::string own = "[data]\nsource = \"digits?train=20&test=10\"\n[model]\nname = \"mlp\"  # mine\n";
+  write("config.toml", own);
+  expect_failure(run("train config.toml --out ."), "not written by systole train");
+  expect_failure(run("train config.toml --out . --fresh"), "not written by systole train");
+  EXPECT_EQ(text_of(folder_ / "config.toml"), own);
+}
+
 TEST_F(TrainCli, CtrlCKeepsACheckpointAndSaysHowToGoOn) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -330,75 +358,6 @@ TEST_F(TrainCli, NumbersAreLearnedFromATableWithItsMeansKeptInTheModel) {
   expect_failure(run("predict run new.csv"), "sign was never \"times\"");
 }
 
-TEST_F(TrainCli, ALayersListAndTwoClassesWithOneOutput) {
-  std::string table = "a,b,kind\n";
-  for (int i = 0; i < 120; ++i)
-    table += std::to_string(i % 10) + "," + std::to_string(i % 7) + (i % 10 > 4 ? ",high\n" : ",low\n");
-  write("table.csv", table);
-  const Outcome outcome =
-      run("train --data csv:table.csv --set 'model.layers=[dense 8 relu, dense 1]' --set train.epochs=60 "
-          "--set train.lr=0.05 --set train.schedule=cosine --set train.schedule_options.warmup=2 --set "
-          "train.metrics=auc --set train.verbose=0 --out run");
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_GT(metric_in(outcome, "accuracy"), 0.9);
-  EXPECT_NE(outcome.out.find("test auc "), std::string::npos) << outcome.out;
-  write("new.csv", "a,b\n9,3\n0,3\n");
-  const Outcome said = run("predict run new.csv --top 1");
-  EXPECT_TRUE(std::regex_match(said.out, std::regex(R"(new\.csv\[0\]  high .*\nnew\.csv\[1\]  low .*\n)")))
-      << said.out << said.err;
-}
-
-TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {
-  const Outcome mlp = run("summary mlp --input 28x28 --classes 10");
-  EXPECT_EQ(mlp.code, 0) << mlp.err;
-  EXPECT_NE(mlp.out.find("101,770"), std::string::npos) << mlp.out;
-  EXPECT_NE(run("summary").out.find("resnet18"), std::string::npos);
-  expect_failure(run("summary resnet81"), "resnet18");
-  EXPECT_EQ(run("summary mlp --input 28xx28").code, 2);
-}
-
-TEST_F(TrainCli, NewProjectsTrainAtOnceAndNothingIsOverwritten) {
-  EXPECT_EQ(run("new fruit --template csv").code, 0);
-  expect_failure(run("new fruit"), "nothing is overwritten");
-  expect_failure(run("new other --template cvs"), "did you mean csv?");
-  EXPECT_FALSE(fs::exists(folder_ / "other"));
-  for (const char* name : {"digits", "mnist", "cifar10", "text", "images"}) {
-    const Outcome made = run(std::string("new ") + name + " --template " + name);
-    EXPECT_EQ(made.code, 0) << made.err;
-    for (const char* file : {"train.toml", "main.cpp", "CMakeLists.txt", "README.md"})
-      EXPECT_TRUE(fs::exists(folder_ / name / file)) << name << "/" << file;
-  }
-  NEEDS_TOML();
-  const auto train = [&](const std::string& name, const std::string& sets) {
-    const std::string line = "cd '" + (folder_ / name).string() + "' && '" + SYSTOLE_COMMAND +
-                             "' train train.toml --out run " + sets + " > ../stdout 2> ../stderr";
-    const int status = std::system(line.c_str());
-    return Outcome{WEXITSTATUS(status), text_of(folder_ / "stdout"), text_of(folder_ / "stderr")};
-  };
-  EXPECT_GT(metric_in(train("fruit", "--set train.verbose=0"), "accuracy"), 0.9);
-  EXPECT_GT(metric_in(train("images", "--set train.epochs=1"), "accuracy"), 0.0);
-  EXPECT_GT(metric_in(train("text", "--set train.epochs=1"), "accuracy"), 0.05);
-  const Outcome written = run("predict text/run --prompt 'Shall I' --length 20 --temperature 0");
-  EXPECT_TRUE(written.out.starts_with("Shall I")) << written.out << written.err;
-  EXPECT_EQ(written.out, run("predict text/run --prompt 'Shall I' --length 20 --temperature 0").out);
-  // Those that need a download, on data that does not: the models are those of the file.
-  EXPECT_GT(metric_in(train("mnist", "--set train.epochs=1 --set 'data.source=digits?train=64&test=32'"),
-                      "accuracy"),
-            -1);
-}
-
-TEST_F(TrainCli, TensorBoardFilesAndBestModelAreWrittenOnDemand) {
-  const Outcome outcome =
-      run(std::string("train --model mlp ") + kSmall +
-          " --set train.epochs=2 --set train.tensorboard=true --set train.save_best=true --set "
-          "train.early_stopping=5 --set train.ema=0.9 --set train.clip_norm=1 --out run");
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(fs::exists(folder_ / "run/best.safetensors"));
-  EXPECT_EQ(run("plot run/logs --y loss --out board.svg").code, 0);
-  EXPECT_EQ(run("evaluate run").last_line(), outcome.last_line());
-}
-
-}  // namespace
 TEST_F(TrainCli, WordsOfATableHaveTheNumbersOfTheTrainingEverywhere) {
   // 7 is one kind, 8 and red the other: categories 0, 1 and 2.
   std::string table = "a,word,kind\n", test = "a,word,kind\n";
@@ -470,7 +429,23 @@ TEST_F(TrainCli, ASoundOfAnotherRateIsRefused) {
   EXPECT_NE(other.err.find("8000"), std::string::npos) << other.err;
 }
 
-}  // namespace systole
+TEST_F(TrainCli, ALayersListAndTwoClassesWithOneOutput) {
+  std::string table = "a,b,kind\n";
+  for (int i = 0; i < 120; ++i)
+    table += std::to_string(i % 10) + "," + std::to_string(i % 7) + (i % 10 > 4 ? ",high\n" : ",low\n");
+  write("table.csv", table);
+  const Outcome outcome =
+      run("train --data csv:table.csv --set 'model.layers=[dense 8 relu, dense 1]' --set train.epochs=60 "
+          "--set train.lr=0.05 --set train.schedule=cosine --set train.schedule_options.warmup=2 --set "
+          "train.metrics=auc --set train.verbose=0 --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(metric_in(outcome, "accuracy"), 0.9);
+  EXPECT_NE(outcome.out.find("test auc "), std::string::npos) << outcome.out;
+  write("new.csv", "a,b\n9,3\n0,3\n");
+  const Outcome said = run("predict run new.csv --top 1");
+  EXPECT_TRUE(std::regex_match(said.out, std::regex(R"(new\.csv\[0\]  high .*\nnew\.csv\[1\]  low .*\n)")))
+      << said.out << said.err;
+}
 
 TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {
   const Outcome mlp = run("summary mlp --input 28x28 --classes 10");
@@ -527,3 +502,10 @@ TEST_F(TrainCli, TensorBoardFilesAndBestModelAreWrittenOnDemand) {
   EXPECT_GT(metric_in(run("evaluate run/best.safetensors"), "accuracy"), 0.0);
   EXPECT_EQ(load(folder_ / "run/best.safetensors").metadata(),
             load(folder_ / "run/model.safetensors").metadata());
+  EXPECT_EQ(run("evaluate run").last_line(), outcome.last_line());
+}
+
+}  // namespace
+}  // namespace systole
+
+#endif

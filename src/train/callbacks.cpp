@@ -88,7 +88,7 @@ class EarlyStopping final : public Callback {
     if (watch_.update(run)) {
       best_epoch_ = run.epoch();
       if (options_.restore_best) best_ = snapshot(run.step(), run.trainer().weights()).values;
-    } else if (watch_.waited() >= std::max<std::int64_t>(options_.patience, 1)) {
+    } else if (watch_.waited() >= patience()) {
       run.stop(fmt::format("no better {} for {} epochs", watch_.text(), watch_.waited()));
       run.say(fmt::format("early stopping: no better {} for {} epochs", watch_.text(), watch_.waited()));
     }
@@ -105,10 +105,18 @@ class EarlyStopping final : public Callback {
     in >> best_epoch_;
     std::getline(in, rest);
     watch_.restore(rest);
+    // What it stopped and goes on all the same, for more epochs, has its patience again.
+    if (watch_.waited() >= patience()) watch_.forget_wait();
     best_ = state.arrays;
+  }
+  std::string settings() const override {
+    return fmt::format("early_stopping {} {} {:a} {}", options_.monitor, options_.patience,
+                       options_.min_delta, options_.start_from_epoch);
   }
 
  private:
+  std::int64_t patience() const { return std::max<std::int64_t>(options_.patience, 1); }
+
   EarlyStoppingOptions options_;
   Watch watch_;
   std::int64_t best_epoch_ = 0;

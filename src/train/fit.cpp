@@ -276,6 +276,14 @@ struct Fit final : Run {
     return keys;
   }
 
+  // Those that may stop the training, with their options.
+  std::string stops() const {
+    std::string text;
+    for (const CallbackRef& callback : options_.callbacks)
+      if (const std::string one = callback->settings(); !one.empty()) text += one + "\n";
+    return text;
+  }
+
   void open_checkpoints() {
     const FitCheckpoints& c = options_.checkpoints;
     if (c.folder.empty()) return;
@@ -316,7 +324,9 @@ struct Fit final : Run {
     sums_ = std::move(sums);
     history_ = History::parse_csv(text("history"), c.folder.string());
     result_.resumed = true;
-    result_.stopped = text("stopped");
+    // What a callback stopped stays so, unless more is asked for or the callback is another.
+    if (options_.epochs <= std::strtoll(text("asked").c_str(), nullptr, 10) && text("stops") == stops())
+      result_.stopped = text("stopped");
     ended_ = !result_.stopped.empty();
     progress_.say(fmt::format("going on from step {} of {}", step_, c.folder.string()));
   }
@@ -331,6 +341,8 @@ struct Fit final : Run {
                                 {"launch", std::to_string(launch_)},
                                 {"sums", exact(sums)},
                                 {"history", history_.to_csv()},
+                                {"asked", std::to_string(options_.epochs)},
+                                {"stops", stops()},
                                 {"stopped", result_.stopped}});
     const std::vector<std::string> keys = callback_keys();
     for (std::size_t i = 0; i < options_.callbacks.size(); ++i) {

@@ -78,6 +78,8 @@ class SYSTOLE_API Callback {
   };
   virtual State state() const { return {}; }
   virtual void restore(const State&) {}
+  // Its options, for one that stops a training: what it stopped goes on when these change.
+  virtual std::string settings() const { return {}; }
 };
 using CallbackRef = std::shared_ptr<Callback>;
 
@@ -102,9 +104,9 @@ struct ModelFileOptions {
   bool best_only = true;
   std::string monitor = {};
   Mode mode = Mode::automatic;
+  SaveOptions save = {};  // what else stands in the file
 };
 SYSTOLE_API CallbackRef model_file(ModelFileOptions options = {});
-  SaveOptions save = {};  // what else stands in the file
 
 // A line per epoch, as history.csv() writes it, flushed at once.
 SYSTOLE_API CallbackRef csv_log(std::filesystem::path file);

@@ -36,7 +36,8 @@ constexpr Key kKeys[] = {
     KEY(data, mean, "subtracted from each feature or channel, of pictures after 0-1"),
     KEY(data, stddev, "divided by, after mean"),
     KEY(data, augment,
-        "changes by chance in training: flip, crop 4, rotate 15, cutout 8, jitter 0.2, mixup 0.2"),
+        "changes by chance in training: flip, upside-down, crop 4, rotate 15, cutout 8, jitter 0.2, mixup "
+        "0.2"),
     KEY(data, limit, "so many samples at most, of the training and of the test data; 0: all"),
     KEY(data, mels, "sound as pictures of so many frequencies (log mel); 0: as it is"),
 
@@ -201,7 +202,6 @@ Value value_at(const Key& key, const Settings& settings) {
                     key.slot(const_cast<Settings&>(settings)));
 }
 
-std::vector<std::string_view> names_in(std::string_view section) {
 // Names that other programs have for a key.
 struct OtherName {
   std::string_view name, section, key;
@@ -221,6 +221,7 @@ std::string section_and_key(std::string_view name) {
   return {};
 }
 
+std::vector<std::string_view> names_in(std::string_view section) {
   std::vector<std::string_view> names;
   for (const Key& key : kKeys)
     if (key.section == section) names.push_back(key.name);
@@ -296,10 +297,10 @@ Settings settings_of(const Table& given) {
       // gpt2 and others have an option of this name: how many.
       const bool count = section == "model" && entry.key == "layers" && entry.value.get<std::int64_t>();
       if (key == std::end(kKeys) || count) {
-        if (section != "model")
         if (const std::string meant = section_and_key(entry.key); section != "model" && !meant.empty())
           throw Error(ErrorKind::kNotFound, entry.value.where,
                       fmt::format("there is no key {} in [{}]; did you mean {}?", entry.key, section, meant));
+        if (section != "model")
           throw unknown_name(entry.value.where, fmt::format("there is no key {} in [{}]", entry.key, section),
                              entry.key, names_in(section));
         settings.model.options.push_back(entry);

@@ -447,6 +447,23 @@ TEST_F(TrainCli, ALayersListAndTwoClassesWithOneOutput) {
       << said.out << said.err;
 }
 
+TEST_F(TrainCli, AModelOfProbabilitiesIsMeasuredAndReadAsSuch) {
+  std::string table = "a,b,kind\n";
+  for (int i = 0; i < 120; ++i)
+    table += std::to_string(i % 10) + "," + std::to_string(i % 7) + (i % 10 > 4 ? ",high\n" : ",low\n");
+  write("table.csv", table);
+  const Outcome outcome = run(
+      "train --data csv:table.csv --set 'model.layers=[dense 8 relu, dense 1 sigmoid]' --set train.loss=bce "
+      "--set train.epochs=40 --set train.lr=0.05 --set train.verbose=0 --set train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(metric_in(outcome, "accuracy"), 0.9);  // half, if what is above 0 were the second class
+  write("new.csv", "a,b\n9,3\n0,3\n");
+  const Outcome said = run("predict run new.csv --top 1");
+  EXPECT_TRUE(std::regex_match(
+      said.out, std::regex(R"(new\.csv\[0\]  high (0\.9|1\.0).*\nnew\.csv\[1\]  low (0\.9|1\.0).*\n)")))
+      << said.out << said.err;
+}
+
 TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {
   const Outcome mlp = run("summary mlp --input 28x28 --classes 10");
   EXPECT_EQ(mlp.code, 0) << mlp.err;

@@ -18,6 +18,8 @@ namespace systole::cli {
 
 // The loss of the settings, or the one that suits the task; `outputs` is the size of the output's last axis.
 losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs);
+// Whether the loss is one of probabilities, so that the model gives those and not scores.
+bool takes_probabilities(const Settings::Train& settings);
 // The task's own metric (accuracy, or mae for numbers), then those of the settings.
 std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task task);
 

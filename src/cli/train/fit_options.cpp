@@ -167,8 +167,9 @@ void check_monitor(const Settings::Train& settings, const TrainingData& data,
 // A loss of logits after a softmax would learn from the softmax of a softmax: slowly and badly.
 void check_last_layer(const Settings& all, Task task) {
   const std::string& loss = all.train.loss;
-  const bool logits =
-      loss == "cross_entropy" || loss == "bce_with_logits" || (loss == "auto" && task != Task::numbers);
+  const bool entropy = loss.ends_with("cross_entropy") || loss.ends_with("crossentropy") || loss == "bce";
+  const bool logits = (loss == "auto" && task != Task::numbers) || loss == "bce_with_logits" ||
+                      (entropy && !takes_probabilities(all.train));
   if (!logits || all.model.layers.empty()) return;
   const std::string& last = all.model.layers.back();
   const std::string word = last.substr(last.find_last_of(' ') + 1);

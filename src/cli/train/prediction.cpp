@@ -185,7 +185,8 @@ Literal predict_rows(const SavedModel& model, const Literal& rows, const std::st
     width = out.size() / out.size(0);
     all.insert(all.end(), values.begin(), values.end());
   }
-  if (!model.classes().empty() && width > 0)
+  const bool scores = !takes_probabilities(settings_of(model).train);
+  if (!model.classes().empty() && width > 0 && scores)
     for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(width)) {
       const std::span<float> row = std::span(all).subspan(i, static_cast<std::size_t>(width));
       if (width == 1)

@@ -427,6 +427,8 @@ TEST_F(TrainCli, ASoundOfAnotherRateIsRefused) {
   const Outcome other = run("predict run new/other.wav");
   expect_failure(other, "another rate");
   EXPECT_NE(other.err.find("8000"), std::string::npos) << other.err;
+  record("others/high/0.wav", 16000, 0.5f);
+  expect_failure(run("evaluate run --data 'audio:others?samples=32&folders'"), "another rate");
 }
 
 TEST_F(TrainCli, ALayersListAndTwoClassesWithOneOutput) {

@@ -186,7 +186,7 @@ TrainingData open_data(const Settings& settings) {
   if (const double* share = std::get_if<double>(&chosen.test))
     std::tie(data.train, data.test) = cut(data.train, *share, "data.test", seed);
   else if (const std::string& spec = std::get<std::string>(chosen.test); spec != "auto")
-    data.test = open_test_data(spec, settings, data.classes, data.features);
+    data.test = open_test_data(spec, settings, data.classes, data.features, data.rate);
 
   data.train = limited(data.train, chosen.limit, seed);
   data.test = limited(data.test, chosen.limit, seed);
@@ -220,8 +220,10 @@ TrainingData open_data(const Settings& settings) {
 }
 
 data::Source open_test_data(const std::string& spec, const Settings& settings,
-                            const std::vector<std::string>& classes, const Features& features) {
+                            const std::vector<std::string>& classes, const Features& features,
+                            std::int32_t rate) {
   const Opened both = opened(spec, settings.data);
+  require_rate(spec, rate, both.rate);
   data::Source test = both.test.empty() ? both.train : both.test;
   if (!features.empty() && spec.starts_with("csv:") && test.info().fields.size() == 2)
     test = data::arrays(std::vector{read_features(place_of(spec), features), test.columns().back()})
@@ -286,6 +288,12 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
     if (reshapes) x = x.reshape(shape);
     return x;
   };
+}
+
+void require_rate(const std::string& where, std::int32_t trained, std::int32_t given) {
+  if (trained == 0 || given == 0 || trained == given) return;
+  throw Error(ErrorKind::kInvalidArgument, where, "another rate than the training's sounds had",
+              fmt::format("{} samples in a second", trained), std::to_string(given));
 }
 
 Literal spectrum(const Literal& sound, double rate, std::int64_t samples, std::int64_t mels) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -182,6 +183,11 @@ Features features_of(const SavedModel& model) {
   const auto text = model.metadata().find(kFeaturesKey);
   if (text == model.metadata().end()) return {};
   return features_of(parse_value(text->second, "the model's features"));
+}
+
+std::int32_t rate_of(const SavedModel& model) {
+  const auto text = model.metadata().find(kRateKey);
+  return text == model.metadata().end() ? 0 : std::atoi(text->second.c_str());
 }
 
 SavedModel load_model(const std::string& place, const std::string& device) {

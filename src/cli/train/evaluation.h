@@ -39,6 +39,7 @@ metrics::ConfusionMatrix confusion(const Measures& measures);
 // What a model was trained with, as its file says; defaults for a file of another program.
 Settings settings_of(const SavedModel& model);
 Features features_of(const SavedModel& model);
+std::int32_t rate_of(const SavedModel& model);       // 0: not known
 inline constexpr const char* kConfigKey = "config";  // in the metadata
 inline constexpr const char* kRateKey = "rate";      // of sound, samples in a second
 

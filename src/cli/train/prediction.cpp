@@ -99,10 +99,7 @@ Literal table_rows(const std::string& file, const Type& row, const SavedModel& m
 Literal sound_row(const std::string& file, const Type& row, const SavedModel& model,
                   const Settings& settings) {
   const io::Sound sound = io::load_wav(file);
-  if (const auto rate = model.metadata().find(kRateKey);
-      rate != model.metadata().end() && rate->second != std::to_string(sound.rate))
-    throw Error(ErrorKind::kInvalidArgument, file, "another rate than the training's sounds had",
-                fmt::format("{} samples in a second", rate->second), std::to_string(sound.rate));
+  require_rate(file, rate_of(model), sound.rate);
   Literal samples = sound.samples;
   if (samples.rank() == 2) samples = Tensor(samples).mean(1).literal();
   const std::int64_t mels = settings.data.mels;

@@ -124,6 +124,47 @@ TEST_F(TrainCli, AValueOfAnotherKindNamesWhatIsExpectedAndWhatIsThere) {
   EXPECT_EQ(run("train").code, 2);
 }
 
+TEST_F(TrainCli, AKeyOfAnotherProgramOrInNoSectionNamesTheRightOne) {
+  const std::string digits = "train --model mlp --data 'digits?train=20&test=10' ";
+  expect_failure(run(digits + "--set train.learning_rate=0.1"), "did you mean train.lr?");
+  expect_failure(run(digits + "--set train.batch_size=1"), "did you mean train.batch?");
+  expect_failure(run(digits + "--set patience=3"), "did you mean train.early_stopping?");
+  expect_failure(run(digits + "--set data.epochs=1"), "did you mean train.epochs?");
+  NEEDS_TOML();
+  write("run.toml", "epochs = 5\n[data]\nsource = \"digits\"\n");
+  expect_failure(run("train run.toml"),
+                 "run.toml:1: epochs stands in no section; did you mean epochs below [train]?");
+  // A model of the command line replaces the file's.
+  write("run.toml",
+        "[data]\nsource = \"digits?train=20&test=10\"\n[model]\nlayers = [\"flatten\", \"dense "
+        "10\"]\n[train]\nepochs "
+        "= 0\n");
+  const Outcome named = run("train run.toml --model mlp --out named");
+  EXPECT_NE(named.out.find("mlp, 101,770 parameters"), std::string::npos) << named.out << named.err;
+}
+
+// What is wrong is said before anything is trained or written, and names the key.
+TEST_F(TrainCli, SettingsThatCannotBeAreRefusedBeforeTheFolderIsMade) {
+  const std::string digits = "train --data 'digits?train=20&test=10' --out run ",
+                    mlp = digits + "--model mlp ";
+  expect_failure(run(mlp + "--set train.early_stopping=2 --set train.monitor=val_acc"),
+                 "did you mean val_accuracy?");
+  expect_failure(
+      run(mlp + "--set train.save_best=true --set train.monitor=val_loss --set data.validation=none"),
+      "train.monitor");
+  expect_failure(run(mlp + "--set train.restore_best=true"), "train.restore_best");
+  expect_failure(run(mlp + "--set train.validation_every=0"), "train.validation_every");
+  expect_failure(run(mlp + "--set train.class_weights=[1,2]"), "train.class_weights");
+  for (const char* last : {"softmax", "LogSoftmax", "sigmoid"})
+    expect_failure(run(digits + "--set 'model.layers=[flatten, dense 10 " + last + "]'"),
+                   std::string("leave ") + last + " out");
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+  EXPECT_EQ(run(digits + "--set 'model.layers=[flatten, dense 10 softmax]' --set train.epochs=0 --set "
+                         "train.loss=sparse_categorical_cross_entropy")
+                .code,
+            0);
+}
+
 // One training that the tests below look at.
 class TrainedRun : public TrainCli {
  protected:
@@ -238,6 +279,34 @@ TEST_F(TrainCli, TheSameFolderGoesOnAndEndsAsIfItHadNeverStopped) {
   EXPECT_EQ(repeated.last_line(), whole.last_line()) << repeated.err;
 }
 
+TEST_F(TrainCli, ATrainingThatFailedOrStoppedEarlyGoesOnWithOtherSettings) {
+  const std::string digits = "train --model mlp --data 'digits?train=40&test=10' --out run ";
+  expect_failure(run(digits + "--set train.lr=1e30 --set train.batch=8"), "not finite");
+  const std::string stopping = digits + "--set train.min_delta=100 ";
+  const auto epochs = [&] { return training::History::read_csv(folder_ / "run/history.csv").epochs(); };
+  ASSERT_EQ(run(stopping + "--set train.epochs=4 --set train.early_stopping=1").code, 0);
+  EXPECT_EQ(epochs(), 2u);
+  const Outcome same = run(stopping + "--set train.epochs=4 --set train.early_stopping=1");
+  EXPECT_NE(same.out.find("stopped early"), std::string::npos) << same.out << same.err;
+  EXPECT_EQ(epochs(), 2u);
+  EXPECT_EQ(run(stopping + "--set train.epochs=5 --set train.early_stopping=1").code, 0);
+  EXPECT_EQ(epochs(), 3u);
+  EXPECT_EQ(run(stopping + "--set train.epochs=5").code, 0);
+  EXPECT_EQ(epochs(), 5u);
+  const std::string config = text_of(folder_ / "run/config.toml");
+  expect_failure(run(stopping + "--set train.epochs=2"), "train.epochs is 2 and 5 are done");
+  EXPECT_EQ(text_of(folder_ / "run/config.toml"), config);
+}
+
+TEST_F(TrainCli, AFileOfTheUsersIsNeverOverwritten) {
+  NEEDS_TOML();
+  const std::string own = "[data]\nsource = \"digits?train=20&test=10\"\n[model]\nname = \"mlp\"  # mine\n";
+  write("config.toml", own);
+  expect_failure(run("train config.toml --out ."), "not written by systole train");
+  expect_failure(run("train config.toml --out . --fresh"), "not written by systole train");
+  EXPECT_EQ(text_of(folder_ / "config.toml"), own);
+}
+
 TEST_F(TrainCli, CtrlCKeepsACheckpointAndSaysHowToGoOn) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -289,6 +358,79 @@ TEST_F(TrainCli, NumbersAreLearnedFromATableWithItsMeansKeptInTheModel) {
   expect_failure(run("predict run new.csv"), "sign was never \"times\"");
 }
 
+TEST_F(TrainCli, WordsOfATableHaveTheNumbersOfTheTrainingEverywhere) {
+  // 7 is one kind, 8 and red the other: categories 0, 1 and 2.
+  std::string table = "a,word,kind\n", test = "a,word,kind\n";
+  for (int i = 0; i < 90; ++i)
+    table += std::to_string(i % 5) + (i % 3 == 0 ? ",7,low\n" : i % 3 == 1 ? ",8,high\n" : ",red,high\n");
+  for (int i = 0; i < 10; ++i) test += std::to_string(i % 5) + (i % 2 == 0 ? ",8,high\n" : ",red,high\n");
+  write("table.csv", table);
+  write("test.csv", test);
+  const Outcome outcome = run(
+      "train --model mlp --data 'csv:table.csv?label=-1' --set data.test=csv:test.csv --set "
+      "model.hidden=[16] "
+      "--set train.epochs=30 --set train.lr=0.03 --set train.verbose=0 --set train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(metric_in(outcome, "accuracy"), 1.0);
+  EXPECT_EQ(metric_in(run("evaluate run --data csv:test.csv"), "accuracy"), 1.0);
+  write("new.csv", "word,a\n8,1\n7,1\n");
+  const Outcome said = run("predict run new.csv --top 1");
+  EXPECT_TRUE(std::regex_match(said.out, std::regex(R"(new\.csv\[0\]  high .*\nnew\.csv\[1\]  low .*\n)")))
+      << said.out << said.err;
+  write("new.csv", "size,a\n8,1\n7,1\n");
+  const Outcome missing = run("predict run new.csv");
+  expect_failure(missing, "new.csv: there is no column 'word'");
+  EXPECT_NE(missing.err.find("size, a"), std::string::npos) << missing.err;
+}
+
+TEST_F(TrainCli, ATestFolderWithoutAClassKeepsTheNumbersOfTheOthers) {
+  // One half of the picture is white: left, right or upper.
+  const auto draw = [&](const char* part, const char* name, int number) {
+    std::vector<std::uint8_t> pixels(64, 0);
+    for (std::size_t i = 0; i < 64; ++i) {
+      const bool white = name[0] == 'l' ? i % 8 < 4 : name[0] == 'r' ? i % 8 >= 4 : i < 32;
+      pixels[i] = white ? static_cast<std::uint8_t>(250 - number) : 0;
+    }
+    const fs::path folder = folder_ / "pictures" / part / name;
+    fs::create_directories(folder);
+    io::save_png(folder / (std::to_string(number) + ".png"), Literal::of<std::uint8_t>({8, 8}, pixels));
+  };
+  for (int i = 0; i < 8; ++i)
+    for (const char* name : {"left", "right", "upper"}) draw("train", name, i);
+  for (const char* name : {"right", "upper"}) draw("test", name, 20);
+  const Outcome outcome =
+      run("train --data 'images:pictures?size=8&channels=1' --set 'model.layers=[flatten, dense 3]' --set "
+          "train.epochs=10 --set train.lr=0.05 --set train.batch=8 --set train.verbose=0 --set "
+          "train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(metric_in(outcome, "accuracy"), 1.0);
+}
+
+TEST_F(TrainCli, ASoundOfAnotherRateIsRefused) {
+  const auto record = [&](const std::string& file, std::int32_t rate, float level) {
+    fs::create_directories((folder_ / file).parent_path());
+    const std::vector<float> samples(32, level);
+    io::save_wav(folder_ / file, {Literal::of<float>({32}, samples), rate});
+  };
+  for (int i = 0; i < 8; ++i) {
+    record("sounds/high/" + std::to_string(i) + ".wav", 8000, 0.5f);
+    record("sounds/low/" + std::to_string(i) + ".wav", 8000, -0.5f);
+  }
+  record("new/same.wav", 8000, 0.5f);
+  record("new/other.wav", 16000, 0.5f);
+  const Outcome outcome =
+      run("train --model mlp --data 'audio:sounds?samples=32&folders' --set train.epochs=1 --set "
+          "train.verbose=0 --set "
+          "train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(run("predict run new/same.wav").code, 0);
+  const Outcome other = run("predict run new/other.wav");
+  expect_failure(other, "another rate");
+  EXPECT_NE(other.err.find("8000"), std::string::npos) << other.err;
+  record("others/high/0.wav", 16000, 0.5f);
+  expect_failure(run("evaluate run --data 'audio:others?samples=32&folders'"), "another rate");
+}
+
 TEST_F(TrainCli, ALayersListAndTwoClassesWithOneOutput) {
   std::string table = "a,b,kind\n";
   for (int i = 0; i < 120; ++i)
@@ -304,6 +446,23 @@ TEST_F(TrainCli, ALayersListAndTwoClassesWithOneOutput) {
   write("new.csv", "a,b\n9,3\n0,3\n");
   const Outcome said = run("predict run new.csv --top 1");
   EXPECT_TRUE(std::regex_match(said.out, std::regex(R"(new\.csv\[0\]  high .*\nnew\.csv\[1\]  low .*\n)")))
+      << said.out << said.err;
+}
+
+TEST_F(TrainCli, AModelOfProbabilitiesIsMeasuredAndReadAsSuch) {
+  std::string table = "a,b,kind\n";
+  for (int i = 0; i < 120; ++i)
+    table += std::to_string(i % 10) + "," + std::to_string(i % 7) + (i % 10 > 4 ? ",high\n" : ",low\n");
+  write("table.csv", table);
+  const Outcome outcome = run(
+      "train --data csv:table.csv --set 'model.layers=[dense 8 relu, dense 1 sigmoid]' --set train.loss=bce "
+      "--set train.epochs=40 --set train.lr=0.05 --set train.verbose=0 --set train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(metric_in(outcome, "accuracy"), 0.9);  // half, if what is above 0 were the second class
+  write("new.csv", "a,b\n9,3\n0,3\n");
+  const Outcome said = run("predict run new.csv --top 1");
+  EXPECT_TRUE(std::regex_match(
+      said.out, std::regex(R"(new\.csv\[0\]  high (0\.9|1\.0).*\nnew\.csv\[1\]  low (0\.9|1\.0).*\n)")))
       << said.out << said.err;
 }
 
@@ -326,6 +485,10 @@ TEST_F(TrainCli, NewProjectsTrainAtOnceAndNothingIsOverwritten) {
     EXPECT_EQ(made.code, 0) << made.err;
     for (const char* file : {"train.toml", "main.cpp", "CMakeLists.txt", "README.md"})
       EXPECT_TRUE(fs::exists(folder_ / name / file)) << name << "/" << file;
+    const std::string get = std::string("systole data get ") + name + " --out data/" + name;
+    const bool fetched = std::string_view(name) == "mnist" || std::string_view(name) == "cifar10";
+    EXPECT_EQ(made.out.find(get) != std::string::npos, fetched) << made.out;
+    if (fetched) expect_failure(run(std::string("train --model mlp --data ") + name + ":data/" + name), get);
   }
   NEEDS_TOML();
   const auto train = [&](const std::string& name, const std::string& sets) {
@@ -354,6 +517,10 @@ TEST_F(TrainCli, TensorBoardFilesAndBestModelAreWrittenOnDemand) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(fs::exists(folder_ / "run/best.safetensors"));
   EXPECT_EQ(run("plot run/logs --y loss --out board.svg").code, 0);
+  // The best model says as much of itself as the last.
+  EXPECT_GT(metric_in(run("evaluate run/best.safetensors"), "accuracy"), 0.0);
+  EXPECT_EQ(load(folder_ / "run/best.safetensors").metadata(),
+            load(folder_ / "run/model.safetensors").metadata());
   EXPECT_EQ(run("evaluate run").last_line(), outcome.last_line());
 }
 

@@ -88,7 +88,7 @@ TEST_F(TrainerCorners, OtherStepsAreAnotherTraining) {
               std::string::npos);
 }
 
-TEST_F(TrainerCorners, EarlyStoppingHoldsUntilItIsTakenAway) {
+TEST_F(TrainerCorners, EarlyStoppingHoldsUntilMoreIsAskedForOrItIsTakenAway) {
   const Scratch folder;
   FitOptions options{.epochs = 6, .checkpoints = {.folder = folder.path()}};
   options.callbacks = {training::early_stopping({.monitor = "loss", .min_delta = 1e9, .restore_best = true})};
@@ -96,8 +96,10 @@ TEST_F(TrainerCorners, EarlyStoppingHoldsUntilItIsTakenAway) {
   const Outcome again = trained(source, options);
   EXPECT_EQ(again.result.epochs(), 2u);
   EXPECT_NE(again.result.stopped.find("no better loss"), std::string::npos) << again.result.stopped;
+  options.epochs = 8;
+  EXPECT_EQ(trained(source, options).result.epochs(), 3u);
   options.callbacks.clear();
-  EXPECT_EQ(trained(source, options).result.epochs(), 6u);
+  EXPECT_EQ(trained(source, options).result.epochs(), 8u);
 }
 
 TEST_F(TrainerCorners, SamplesThatAreAnotherEachTimeDoNotBlockAResume) {

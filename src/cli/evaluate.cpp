@@ -62,9 +62,9 @@ int run(const Options& options) {
   for (const std::string& metric : options.metrics) settings.train.metrics.push_back(metric);
   if (options.data.empty() && settings.data.source.empty())
     throw UsageError("the model does not say what it was trained on: give --data");
-  const data::Source data = options.data.empty()
-                                ? open_data(settings).test
-                                : open_test_data(options.data, settings, model.classes(), features_of(model));
+  const data::Source data = options.data.empty() ? open_data(settings).test
+                                                 : open_test_data(options.data, settings, model.classes(),
+                                                                  features_of(model), rate_of(model));
   if (data.empty())
     throw Error(ErrorKind::kInvalidArgument, options.model, "the run had no test data", "--data SOURCE");
   const Measures measures = measure(model, data, settings.train, options.batch);

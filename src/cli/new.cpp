@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -20,8 +21,12 @@ struct Options {
 
 int run(const Options& options) {
   const std::vector<std::string> files = write_project(options.name, options.project_template);
-  put(fmt::format("{}: {}\nnext:\n  cd {}\n  systole train train.toml --out run\n", options.name,
-                  fmt::join(files, ", "), options.name));
+  const auto templates = project_templates();
+  const auto chosen = std::find_if(templates.begin(), templates.end(),
+                                   [&](const auto& one) { return one.name == options.project_template; });
+  put(fmt::format("{}: {}\nnext:\n  cd {}\n{}  systole train train.toml --out run\n", options.name,
+                  fmt::join(files, ", "), options.name,
+                  chosen->fetch.empty() ? "" : fmt::format("  {}\n", chosen->fetch)));
   return 0;
 }
 
@@ -37,8 +42,8 @@ Action add_new(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  systole new fruit --template csv && cd fruit && systole train train.toml --out run\n\n"
-      "It writes train.toml for systole train, main.cpp and CMakeLists.txt for a C++ program that does the "
-      "same, and a README.");
+      "It writes train.toml for systole train, main.cpp and CMakeLists.txt for a small start in C++ on the "
+      "same data, and a README.");
   return [options] { return run(*options); };
 }
 

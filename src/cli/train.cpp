@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,19 @@ int show_keys(bool markdown) {
   return 0;
 }
 
+// A model of the command line stands in place of the file's, though one is a name and one a list of layers.
+void prefer_command_line(Table& given) {
+  const auto section =
+      std::find_if(given.begin(), given.end(), [](const Entry& entry) { return entry.key == "model"; });
+  Table* model = section == given.end() ? nullptr : std::get_if<Table>(&section->value.data);
+  if (model == nullptr) return;
+  const Value *name = find(*model, "name"), *layers = find(*model, "layers");
+  if (name == nullptr || layers == nullptr || layers->get<Value::List>() == nullptr) return;
+  const bool name_is_new = name->where.starts_with("--"), layers_are_new = layers->where.starts_with("--");
+  if (name_is_new == layers_are_new) return;
+  std::erase_if(*model, [&](const Entry& entry) { return entry.key == (name_is_new ? "layers" : "name"); });
+}
+
 int run(const Options& options) {
   if (options.keys) return show_keys(options.markdown);
   if (options.file.empty() && options.data.empty() && options.sets.empty())
@@ -56,6 +70,7 @@ int run(const Options& options) {
   set("data.source", options.data, "--data");
   set("train.device", options.device, "--device");
   for (const std::string& assignment : options.sets) apply_set(given, assignment);
+  prefer_command_line(given);
   return train(settings_of(given), {options.out, options.fresh});
 }
 

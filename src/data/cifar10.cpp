@@ -61,7 +61,7 @@ Batches from_folder(const fs::path& folder) {
   Batches found;
   std::array<std::exception_ptr, kTrainFiles + 1> failures;
   std::array<fs::path, kTrainFiles + 1> files;
-  for (std::size_t i = 0; i <= kTrainFiles; ++i) files[i] = found_in(folder, file_name(i));
+  for (std::size_t i = 0; i <= kTrainFiles; ++i) files[i] = found_in(folder, file_name(i), "cifar10");
   const auto read = [&](std::size_t i) {
     try {
       found.names[i] = files[i].string();
@@ -109,7 +109,7 @@ Source set_of(const Batches& batches, std::size_t first, std::size_t last, const
 TrainTest cifar10(const fs::path& place) {
   std::error_code code;
   fs::path archive = place;
-  if (fs::is_directory(place, code)) {
+  if (fs::is_directory(place, code) || !fs::exists(place, code)) {
     archive.clear();
     for (const char* name : {"cifar-10-binary.tar.gz", "cifar-10-binary.tar.xz", "cifar-10-binary.tar"})
       if (fs::is_regular_file(place / name, code)) archive = place / name;

@@ -212,9 +212,13 @@ void no_column(std::string_view name, const Table& table, std::string_view where
   std::vector<std::string_view> names;
   for (const Column& column : table.columns) names.push_back(column.name);
   const std::string_view meant = nearest(name, names);
+  constexpr std::size_t kShown = 12;
+  const std::size_t more = names.size() > kShown ? names.size() - kShown : 0;
+  names.resize(names.size() - more);
   throw Error(ErrorKind::kNotFound, std::string(where), fmt::format("there is no column '{}'", name),
-              meant.empty() ? fmt::format("one of the {} columns", names.size())
-                            : fmt::format("did you mean '{}'?", meant));
+              !meant.empty() ? fmt::format("did you mean '{}'?", meant)
+                             : fmt::format("one of {}{}", fmt::join(names, ", "),
+                                           more > 0 ? fmt::format(" and {} more", more) : ""));
 }
 
 const Column& Table::operator[](std::string_view name) const {

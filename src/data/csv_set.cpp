@@ -24,16 +24,6 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-std::size_t place_of(std::string_view name, const Table& table, std::string_view where) {
-  for (std::size_t i = 0; i < table.columns.size(); ++i)
-    if (table.columns[i].name == name) return i;
-  const std::optional<std::int64_t> number = whole_number(name);
-  const std::int64_t count = std::ssize(table.columns);
-  if (number && *number >= -count && *number < count)
-    return static_cast<std::size_t>(*number < 0 ? *number + count : *number);
-  no_column(name, table, where);
-}
-
 // The label's classes, and each row's among them.
 Literal classes_of(const Column& label, const Table& table, std::string_view file,
                    std::vector<std::string>& classes) {
@@ -65,17 +55,27 @@ Literal classes_of(const Column& label, const Table& table, std::string_view fil
 
 }  // namespace
 
+std::size_t column_place(std::string_view name, const Table& table, std::string_view where) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i)
+    if (table.columns[i].name == name) return i;
+  const std::optional<std::int64_t> number = whole_number(name);
+  const std::int64_t count = std::ssize(table.columns);
+  if (number && *number >= -count && *number < count)
+    return static_cast<std::size_t>(*number < 0 ? *number + count : *number);
+  no_column(name, table, where);
+}
+
 Source csv(const std::filesystem::path& file, const CsvOptions& options) {
   const Table table = read_csv(file, options);
   const std::string where = file.string();
   const std::size_t none = table.columns.size();
   const std::size_t label = options.unlabelled      ? none
                             : options.label.empty() ? none - 1
-                                                    : place_of(options.label, table, where);
+                                                    : column_place(options.label, table, where);
   std::set<std::size_t> dropped{label};
-  for (const std::string& name : options.drop) dropped.insert(place_of(name, table, where));
+  for (const std::string& name : options.drop) dropped.insert(column_place(name, table, where));
   std::vector<std::size_t> features;
-  for (const std::string& name : options.features) features.push_back(place_of(name, table, where));
+  for (const std::string& name : options.features) features.push_back(column_place(name, table, where));
   if (features.empty())
     for (std::size_t i = 0; i < table.columns.size(); ++i)
       if (!dropped.contains(i)) features.push_back(i);

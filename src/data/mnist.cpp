@@ -18,8 +18,10 @@ std::vector<std::string> digit_names() { return {"0", "1", "2", "3", "4", "5", "
 
 Source part(const fs::path& folder, const std::string& prefix, const MnistOptions& options,
             const std::string& name, const std::vector<std::string>& classes) {
-  const fs::path image_file = found_in(folder, prefix + "-images-idx3-ubyte");
-  const fs::path label_file = found_in(folder, prefix + "-labels-idx1-ubyte");
+  const char* const set =
+      name.starts_with("fashion") ? "fashion" : "mnist";  // as `systole data get` names it
+  const fs::path image_file = found_in(folder, prefix + "-images-idx3-ubyte", set);
+  const fs::path label_file = found_in(folder, prefix + "-labels-idx1-ubyte", set);
   Literal images = parse_idx(io::read_unpacked(image_file), image_file.string());
   const Literal labels = parse_idx(io::read_unpacked(label_file), label_file.string());
   if (images.dtype() != DType::u8 || images.rank() != 3 || images.shape()[1] != Dim(28) ||

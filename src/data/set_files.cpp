@@ -12,7 +12,7 @@ namespace systole::data {
 
 namespace fs = std::filesystem;
 
-fs::path found_in(const fs::path& folder, const std::string& name) {
+fs::path found_in(const fs::path& folder, const std::string& name, std::string_view set) {
   std::error_code code;
   for (const char* suffix : {"", ".gz", ".xz"})
     if (fs::path file = folder / (name + suffix); fs::is_regular_file(file, code)) return file;
@@ -23,7 +23,9 @@ fs::path found_in(const fs::path& folder, const std::string& name) {
     if (fs::path file = folder / dotted; fs::is_regular_file(file, code)) return file;
   }
   throw Error(ErrorKind::kNotFound, folder.string(), "a file is missing",
-              fmt::format("{0}, {0}.gz or {0}.xz", name), fs::is_directory(folder, code) ? "" : "no folder");
+              fmt::format("{0}, {0}.gz or {0}.xz; systole data get {1} --out {2} fetches it", name, set,
+                          folder.string()),
+              fs::is_directory(folder, code) ? "" : "no folder");
 }
 
 Literal class_numbers(std::span<const std::uint8_t> labels, std::int64_t classes, const std::string& file,

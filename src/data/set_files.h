@@ -2,6 +2,7 @@
 
 // What readers of data sets share.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -17,14 +18,18 @@ class Source;
 struct ImageOptions;
 struct Table;
 
-// The file of this name in the folder, packed or not; kNotFound when there is none.
-std::filesystem::path found_in(const std::filesystem::path& folder, const std::string& name);
+// The file of this name in the folder, packed or not; kNotFound when there is none, with the command that
+// fetches `set`.
+std::filesystem::path found_in(const std::filesystem::path& folder, const std::string& name,
+                               std::string_view set);
 
 // Labels as i32; one that is no class is kParse with its sample and its place, offset + i·step, in the file.
 Literal class_numbers(std::span<const std::uint8_t> labels, std::int64_t classes, const std::string& file,
                       std::uint64_t offset, std::uint64_t step);
 
-// Throws kNotFound with the column's nearest name.
+// A column by its name, or its number from 0; from the end where it is negative.
+std::size_t column_place(std::string_view name, const Table& table, std::string_view where);
+// Throws kNotFound with the column's nearest name, or all of them.
 [[noreturn]] void no_column(std::string_view name, const Table& table, std::string_view where);
 
 // images() with numbers for these classes, or for its own when there are none.

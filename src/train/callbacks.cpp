@@ -63,6 +63,9 @@ class Watch {
   }
   std::int64_t waited() const { return waited_; }
   void forget_wait() { waited_ = 0; }
+  void forget_wait_of(std::int64_t patience) {
+    if (waited_ >= patience) waited_ = 0;
+  }
   std::string text() const { return best_ ? fmt::format("{} {:.4f}", name_, *best_) : name_; }
 
   std::string state() const { return best_ ? fmt::format("{} {:a} {}", waited_, *best_, name_) : ""; }
@@ -98,10 +101,14 @@ class EarlyStopping final : public Callback {
   void begin(Run& run) override {
     watch_.check(run);
     watch_.reset();
-    best_epoch_ = 0;
+    best_epoch_ = epochs_ = 0;
     best_.clear();
   }
-  void epoch_begin(Run& run) override { stop_if_due(run); }  // a training that had stopped, and is resumed
+  // A training that had stopped, and is resumed, stays so; asked for more epochs, it has its patience again.
+  void epoch_begin(Run& run) override {
+    if (run.epochs() > epochs_) watch_.forget_wait_of(patience());
+    stop_if_due(run);
+  }
   void epoch_end(Run& run) override {
     if (run.epoch() <= options_.start_from_epoch) return;
     if (watch_.update(run)) {
@@ -116,19 +123,23 @@ class EarlyStopping final : public Callback {
     training::restore(with_average(run.trainer()), Checkpoint{.values = best_});
     run.say(fmt::format("the weights are those of epoch {}", best_epoch_));
   }
-  State state() const override { return {fmt::format("{} {}", best_epoch_, watch_.state()), best_}; }
+  State state() const override {
+    return {fmt::format("{} {} {}", best_epoch_, epochs_, watch_.state()), best_};
+  }
   void restore(const State& state) override {
     std::istringstream in(state.text);
     std::string rest;
-    in >> best_epoch_;
+    in >> best_epoch_ >> epochs_;
     std::getline(in, rest);
     watch_.restore(rest);
     best_ = state.arrays;
   }
 
  private:
-  void stop_if_due(Run& run) const {
-    if (watch_.waited() < std::max<std::int64_t>(options_.patience, 1)) return;
+  std::int64_t patience() const { return std::max<std::int64_t>(options_.patience, 1); }
+  void stop_if_due(Run& run) {
+    epochs_ = run.epochs();
+    if (watch_.waited() < patience()) return;
     const std::string reason = fmt::format("no better {} for {} epochs", watch_.text(), watch_.waited());
     run.stop(reason);
     run.say("early stopping: " + reason);
@@ -137,6 +148,7 @@ class EarlyStopping final : public Callback {
   EarlyStoppingOptions options_;
   Watch watch_;
   std::int64_t best_epoch_ = 0;
+  std::int64_t epochs_ = 0;  // that were asked for
   std::map<std::string, Literal> best_;
 };
 

@@ -79,11 +79,7 @@ void require_fixed_size(const data::Field& input, const std::string& spec) {
 }
 
 // Sound as log mel spectra, all of one length: that of the source, else a second.
-data::TrainTest spectra(const std::string& spec, std::int64_t mels) {
-  if (source_kind(spec) != "audio")
-    throw Error(ErrorKind::kInvalidArgument, "data.mels", "the data is no sound", "audio:PLACE", spec);
-  data::TrainTest both = data::open(spec);
-  const std::int32_t rate = data::audio(place_of(spec)).rate;
+void make_spectra(data::TrainTest& both, std::int32_t rate, std::int64_t mels) {
   for (data::Source* part : {&both.train, &both.test}) {
     if (part->empty()) continue;
     const data::Info info = part->info();
@@ -95,14 +91,54 @@ data::TrainTest spectra(const std::string& spec, std::int64_t mels) {
     });
     *part = data::arrays(changed.columns()).named(info.name, {}, info.fields.back().classes);
   }
-  return both;
 }
 
-data::TrainTest opened(const std::string& spec, const Settings::Data& settings) {
-  data::TrainTest both = settings.mels > 0 ? spectra(spec, settings.mels) : data::open(spec);
+struct Opened : data::TrainTest {
+  std::int32_t rate = 0;  // of sound
+};
+Opened opened(const std::string& spec, const Settings::Data& settings) {
+  const bool sound = source_kind(spec) == "audio";
+  if (settings.mels > 0 && !sound)
+    throw Error(ErrorKind::kInvalidArgument, "data.mels", "the data is no sound", "audio:PLACE", spec);
+  Opened both{data::open(spec)};
+  if (sound) both.rate = data::audio(place_of(spec)).rate;
+  if (settings.mels > 0) make_spectra(both, both.rate, settings.mels);
   for (data::Source* part : {&both.train, &both.test})
     if (!part->empty()) *part = with_rows(*part);
   return both;
+}
+
+// The same samples with the numbers that `classes` gives to the names of theirs.
+data::Source with_classes(const data::Source& source, const std::vector<std::string>& classes,
+                          const std::string& spec) {
+  if (source.empty()) return source;
+  const data::Info info = source.info();
+  const std::vector<std::string>& given = info.fields.back().classes;
+  if (classes.empty() || given.empty() || given == classes || !has_classes(source)) return source;
+  std::vector<std::int32_t> numbers;  // among `classes`, by that of the data
+  for (const std::string& name : given) {
+    const auto at = std::find(classes.begin(), classes.end(), name);
+    if (at == classes.end())
+      throw Error(ErrorKind::kInvalidArgument, spec,
+                  fmt::format("the model has no class {}", in_quotes(name)),
+                  fmt::format("{}", fmt::join(classes, ", ")));
+    numbers.push_back(static_cast<std::int32_t>(at - classes.begin()));
+  }
+  if (source.in_memory()) {
+    std::vector<Literal> columns = source.columns();
+    std::vector<std::int32_t> labels;
+    for (const double label : columns.back().to_doubles())
+      labels.push_back(numbers.at(static_cast<std::size_t>(label)));
+    columns.back() = Literal::of<std::int32_t>({std::ssize(labels)}, labels);
+    return data::arrays(std::move(columns)).named(info.name, {}, classes);
+  }
+  return source
+      .map([numbers](data::Sample sample) {
+        const auto label = static_cast<std::size_t>(sample.back().to_doubles().at(0));
+        sample.back() = Literal::scalar<std::int32_t>(numbers.at(label));
+        return sample;
+      })
+      .named(info.name, {}, classes);
 }
 
 std::int64_t channels_of(const Shape& sample) {
@@ -128,11 +164,12 @@ TrainingData open_data(const Settings& settings) {
   if (chosen.source.empty())
     throw Error(ErrorKind::kInvalidArgument, "data.source", "nothing to learn from",
                 "--data SOURCE, such as digits or mnist:DIR");
-  data::TrainTest both = opened(chosen.source, chosen);
+  const Opened both = opened(chosen.source, chosen);
   TrainingData data;
   data.kind = source_kind(chosen.source);
   data.train = both.train;
-  data.test = both.test;
+  data.rate = both.rate;
+  data.features = csv_features(chosen.source);
   const std::int64_t seed = settings.train.seed;
 
   const data::Info info = data.train.info();
@@ -144,11 +181,12 @@ TrainingData open_data(const Settings& settings) {
   data.input = info.fields[0].type;
   data.task = task_of(target);
   data.classes = target.classes;
+  data.test = with_classes(both.test, data.classes, chosen.source);
 
   if (const double* share = std::get_if<double>(&chosen.test))
     std::tie(data.train, data.test) = cut(data.train, *share, "data.test", seed);
   else if (const std::string& spec = std::get<std::string>(chosen.test); spec != "auto")
-    data.test = open_test_data(spec, settings, data.classes);
+    data.test = open_test_data(spec, settings, data.classes, data.features, data.rate);
 
   data.train = limited(data.train, chosen.limit, seed);
   data.test = limited(data.test, chosen.limit, seed);
@@ -182,8 +220,10 @@ TrainingData open_data(const Settings& settings) {
 }
 
 data::Source open_test_data(const std::string& spec, const Settings& settings,
-                            const std::vector<std::string>& classes, const Features& features) {
-  const data::TrainTest both = opened(spec, settings.data);
+                            const std::vector<std::string>& classes, const Features& features,
+                            std::int32_t rate) {
+  const Opened both = opened(spec, settings.data);
+  require_rate(spec, rate, both.rate);
   data::Source test = both.test.empty() ? both.train : both.test;
   if (!features.empty() && spec.starts_with("csv:") && test.info().fields.size() == 2)
     test = data::arrays(std::vector{read_features(place_of(spec), features), test.columns().back()})
@@ -193,25 +233,7 @@ data::Source open_test_data(const std::string& spec, const Settings& settings,
     throw Error(ErrorKind::kInvalidArgument, spec, "samples without a target", "data with labels",
                 info.to_string());
   require_fixed_size(info.fields[0], spec);
-  const std::vector<std::string>& given = info.fields.back().classes;
-  if (classes.empty() || given.empty() || given == classes || task_of(info.fields.back()) != Task::classes)
-    return test;
-  std::vector<std::int32_t> numbers;  // of the model, by that of the data
-  for (const std::string& name : given) {
-    const auto at = std::find(classes.begin(), classes.end(), name);
-    if (at == classes.end())
-      throw Error(ErrorKind::kInvalidArgument, spec,
-                  fmt::format("the model has no class {}", in_quotes(name)),
-                  fmt::format("{}", fmt::join(classes, ", ")));
-    numbers.push_back(static_cast<std::int32_t>(at - classes.begin()));
-  }
-  return test
-      .map([numbers](data::Sample sample) {
-        const auto label = static_cast<std::size_t>(sample.back().to_doubles().at(0));
-        sample.back() = Literal::scalar<std::int32_t>(numbers.at(label));
-        return sample;
-      })
-      .named(info.name, {}, classes);
+  return with_classes(test, classes, spec);
 }
 
 std::string described(const TrainingData& data) {
@@ -266,6 +288,12 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
     if (reshapes) x = x.reshape(shape);
     return x;
   };
+}
+
+void require_rate(const std::string& where, std::int32_t trained, std::int32_t given) {
+  if (trained == 0 || given == 0 || trained == given) return;
+  throw Error(ErrorKind::kInvalidArgument, where, "another rate than the training's sounds had",
+              fmt::format("{} samples in a second", trained), std::to_string(given));
 }
 
 Literal spectrum(const Literal& sound, double rate, std::int64_t samples, std::int64_t mels) {

@@ -32,6 +32,8 @@ struct TrainingData {
   Task task = Task::classes;
   std::vector<std::string> classes;  // their names, or the words
   std::int64_t outputs = 0;          // numbers that a model gives: for each class, word or value
+  Features features;                 // the columns of a table
+  std::int32_t rate = 0;             // of sound, samples in a second
 };
 
 std::string source_kind(std::string_view spec);  // "mnist" of "mnist:DIR"
@@ -39,9 +41,11 @@ std::string source_kind(std::string_view spec);  // "mnist" of "mnist:DIR"
 // Throws kInvalidArgument when a setting does not fit the data.
 TrainingData open_data(const Settings& settings);
 // What `spec` has to measure a model on: its test part, or all of it. Labels of other numbers than the
-// model's are brought to them by their names, and so are the columns of a table.
+// model's are brought to them by their names, and so are the columns of a table; sound must have its rate, if
+// that is known.
 data::Source open_test_data(const std::string& spec, const Settings& settings,
-                            const std::vector<std::string>& classes, const Features& features = {});
+                            const std::vector<std::string>& classes, const Features& features = {},
+                            std::int32_t rate = 0);
 
 // One line: sizes, types, classes.
 std::string described(const TrainingData& data);
@@ -53,6 +57,9 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
 
 // Sound of exactly so many samples as a log mel spectrum, f32[frames,mels].
 Literal spectrum(const Literal& sound, double rate, std::int64_t samples, std::int64_t mels);
+
+// Throws kInvalidArgument for sound of another rate than the training's, if that is known.
+void require_rate(const std::string& where, std::int32_t trained, std::int32_t given);
 
 // "flip", "crop 4", … Throws kNotFound or kInvalidArgument, naming the text.
 data::Transforms parse_augment(const std::vector<std::string>& texts, const TrainingData& data);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -72,12 +73,12 @@ Task task_of(const data::Info& info) {
   return target.shape.rank() == 0 ? Task::classes : Task::words;
 }
 
-void note_classes(Measures& into, const Literal& output, const Literal& target) {
+void note_classes(Measures& into, const Literal& output, const Literal& target, bool probabilities) {
   for (const double label : target.to_doubles()) into.truth.push_back(static_cast<std::int64_t>(label));
   const std::vector<double> scores = output.to_doubles();
   const auto classes = static_cast<std::size_t>(output.dims()[static_cast<std::size_t>(output.rank()) - 1]);
   if (classes == 1) {
-    for (const double score : scores) into.predicted.push_back(score > 0 ? 1 : 0);
+    for (const double score : scores) into.predicted.push_back(score > (probabilities ? 0.5 : 0) ? 1 : 0);
     return;
   }
   for (auto row = scores.begin(); row != scores.end(); row += static_cast<std::ptrdiff_t>(classes))
@@ -97,10 +98,17 @@ losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t 
   };
 }
 
+bool takes_probabilities(const Settings::Train& settings) {
+  const std::string& name = settings.loss;
+  if (name != "bce" && !name.ends_with("_cross_entropy") && !name.ends_with("_crossentropy")) return false;
+  return !loss_settings(settings).from_logits.value_or(false);
+}
+
 std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task task) {
-  std::vector<metrics::Metric> result{metrics::by_name(metric_of(task))};
+  const metrics::Options options{.from_logits = !takes_probabilities(settings)};
+  std::vector<metrics::Metric> result{metrics::by_name(metric_of(task), options)};
   for (const std::string& name : settings.metrics) {
-    metrics::Metric metric = metrics::by_name(name);
+    metrics::Metric metric = metrics::by_name(name, options);
     if (std::none_of(result.begin(), result.end(), [&](const auto& m) { return m.name == metric.name; }))
       result.push_back(std::move(metric));
   }
@@ -129,7 +137,8 @@ Measures measure(const SavedModel& model, const data::Source& data, const Settin
     const Tensor there = target.to(scores.device().to_string());
     sum += loss(scores, there).item<double>() * static_cast<double>(rows.size());
     for (metrics::Accumulator& metric : metrics) metric.update(scores, there);
-    if (task == Task::classes) note_classes(result, scores.literal(), fields.back());
+    if (task == Task::classes)
+      note_classes(result, scores.literal(), fields.back(), takes_probabilities(settings));
   }
   result.numbers.set("loss", sum / static_cast<double>(data.size()));
   for (const metrics::Accumulator& metric : metrics)
@@ -174,6 +183,11 @@ Features features_of(const SavedModel& model) {
   const auto text = model.metadata().find(kFeaturesKey);
   if (text == model.metadata().end()) return {};
   return features_of(parse_value(text->second, "the model's features"));
+}
+
+std::int32_t rate_of(const SavedModel& model) {
+  const auto text = model.metadata().find(kRateKey);
+  return text == model.metadata().end() ? 0 : std::atoi(text->second.c_str());
 }
 
 SavedModel load_model(const std::string& place, const std::string& device) {

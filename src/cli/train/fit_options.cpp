@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -120,8 +121,67 @@ double steps_per_epoch(const Settings::Train& settings, const TrainingData& data
          static_cast<double>(std::max<std::int64_t>(settings.accumulate, 1));
 }
 
-void require(bool holds, const char* key, const char* expected, std::int64_t got) {
-  if (!holds) throw Error(ErrorKind::kInvalidArgument, key, "out of range", expected, std::to_string(got));
+template <class T>
+void require(bool holds, const char* key, const char* expected, T got) {
+  if (!holds) throw Error(ErrorKind::kInvalidArgument, key, "out of range", expected, fmt::format("{}", got));
+}
+
+// What would be found out only later, when the folder of the run is there.
+void check_numbers(const Settings::Train& settings, std::int64_t outputs) {
+  require(settings.epochs >= 0, "train.epochs", "0 or more", settings.epochs);
+  require(settings.batch >= 1, "train.batch", "1 or more", settings.batch);
+  require(settings.steps_per_epoch >= 0, "train.steps_per_epoch", "0 or more", settings.steps_per_epoch);
+  require(settings.validation_every >= 1, "train.validation_every", "1 or more", settings.validation_every);
+  require(settings.accumulate >= 1, "train.accumulate", "1 or more", settings.accumulate);
+  require(settings.clip_norm >= 0, "train.clip_norm", "0 or more", settings.clip_norm);
+  require(settings.clip_value >= 0, "train.clip_value", "0 or more", settings.clip_value);
+  require(settings.ema >= 0 && settings.ema < 1, "train.ema", "0 or more, below 1", settings.ema);
+  require(settings.early_stopping >= 0, "train.early_stopping", "0 or more", settings.early_stopping);
+  require(settings.verbose >= 0 && settings.verbose <= 2, "train.verbose", "0, 1 or 2", settings.verbose);
+  const std::int64_t weights = std::ssize(settings.class_weights);
+  if (weights != 0 && weights != outputs)
+    throw Error(ErrorKind::kInvalidArgument, "train.class_weights", "a weight for each class",
+                fmt::format("{} numbers", outputs), std::to_string(weights));
+}
+
+// What is watched must be measured; else it would never get better, or worse.
+void check_monitor(const Settings::Train& settings, const TrainingData& data,
+                   const std::vector<metrics::Metric>& metrics) {
+  if (settings.restore_best && settings.early_stopping == 0)
+    throw Error(ErrorKind::kInvalidArgument, "train.restore_best", "it is a part of early stopping",
+                "train.early_stopping, the epochs without improvement to wait");
+  if (settings.monitor.empty()) return;
+  std::vector<std::string> measured{"loss"};
+  for (const metrics::Metric& metric : metrics)
+    if (metric.streams()) measured.push_back(metric.name);
+  if (!data.validation.empty()) {
+    measured.push_back("val_loss");
+    for (const metrics::Metric& metric : metrics) measured.push_back("val_" + metric.name);
+  }
+  const std::vector<std::string_view> known(measured.begin(), measured.end());
+  if (std::find(known.begin(), known.end(), settings.monitor) == known.end())
+    throw unknown_name("train.monitor", fmt::format("nothing measures {}", in_quotes(settings.monitor)),
+                       settings.monitor, known);
+}
+
+// A loss of logits after a softmax would learn from the softmax of a softmax: slowly and badly.
+void check_last_layer(const Settings& all, Task task) {
+  const std::string& loss = all.train.loss;
+  const bool entropy = loss.ends_with("cross_entropy") || loss.ends_with("crossentropy") || loss == "bce";
+  const bool logits = (loss == "auto" && task != Task::numbers) || loss == "bce_with_logits" ||
+                      (entropy && !takes_probabilities(all.train));
+  if (!logits || all.model.layers.empty()) return;
+  const std::string& last = all.model.layers.back();
+  const std::string word = last.substr(last.find_last_of(' ') + 1);
+  std::string plain;  // of LogSoftmax and log_softmax: logsoftmax
+  for (const char c : word)
+    if (c != '_') plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  constexpr std::string_view kProbabilities[] = {"softmax", "logsoftmax", "sigmoid", "logsigmoid"};
+  if (std::find(std::begin(kProbabilities), std::end(kProbabilities), plain) != std::end(kProbabilities))
+    throw Error(ErrorKind::kInvalidArgument, fmt::format("model.layers {}", in_quotes(last)),
+                fmt::format("the loss takes scores (logits): leave {} out, or choose a train.loss of "
+                            "probabilities; `systole predict` gives probabilities all the same",
+                            word));
 }
 
 // An error about the settings of a part says where they stand.
@@ -139,9 +199,8 @@ auto within(const char* key, F f) {
 FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyModule& model,
                  std::int64_t outputs, const Prepare& prepare) {
   const Settings::Train& settings = all.train;
-  require(settings.epochs >= 0, "train.epochs", "0 or more", settings.epochs);
-  require(settings.batch >= 1, "train.batch", "1 or more", settings.batch);
-  require(settings.verbose >= 0 && settings.verbose <= 2, "train.verbose", "0, 1 or 2", settings.verbose);
+  check_numbers(settings, outputs);
+  check_last_layer(all, data.task);
   FitPlan plan;
   const bool plateau = settings.schedule == "plateau";
   plan.optimizer = within("train.optimizer", [&] {
@@ -156,8 +215,10 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
   training::TrainerOptions& trainer = plan.trainer;
   trainer.loss =
       within("train.loss", [&] { return training::Loss(make_loss(settings, data.task, outputs)); });
-  for (metrics::Metric& metric : within("train.metrics", [&] { return make_metrics(settings, data.task); }))
-    trainer.metrics.emplace_back(std::move(metric));
+  std::vector<metrics::Metric> metrics =
+      within("train.metrics", [&] { return make_metrics(settings, data.task); });
+  check_monitor(settings, data, metrics);
+  for (metrics::Metric& metric : metrics) trainer.metrics.emplace_back(std::move(metric));
   trainer.prepare = prepare;
   const std::string device = current_device().to_string();
   if (settings.devices == 1)
@@ -203,11 +264,11 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
 }
 
 void add_folder(training::FitOptions& fit, const Settings::Train& settings,
-                const std::filesystem::path& folder) {
+                const std::filesystem::path& folder, const SaveOptions& save) {
   fit.callbacks.push_back(training::csv_log(folder / "history.csv"));
   if (settings.save_best)
-    fit.callbacks.push_back(
-        training::model_file({.file = folder / "best.safetensors", .monitor = settings.monitor}));
+    fit.callbacks.push_back(training::model_file(
+        {.file = folder / "best.safetensors", .monitor = settings.monitor, .save = save}));
   if (settings.tensorboard)
     fit.callbacks.push_back(training::tensorboard({.folder = folder / "logs",
                                                    .every_steps = settings.tensorboard_steps,

@@ -22,8 +22,8 @@ struct FitPlan {
 FitPlan plan_fit(const Settings& settings, const TrainingData& data, const nn::AnyModule& model,
                  std::int64_t outputs, const Prepare& prepare);
 
-// The files of a run: checkpoints, the history, the best model, logs.
+// The files of a run: checkpoints, the history, the best model with what `save` says of it, logs.
 void add_folder(training::FitOptions& fit, const Settings::Train& settings,
-                const std::filesystem::path& folder);
+                const std::filesystem::path& folder, const SaveOptions& save);
 
 }  // namespace systole::cli

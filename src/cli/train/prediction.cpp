@@ -96,8 +96,10 @@ Literal table_rows(const std::string& file, const Type& row, const SavedModel& m
   return converted(rows, row.dtype);
 }
 
-Literal sound_row(const std::string& file, const Type& row, const Settings& settings) {
+Literal sound_row(const std::string& file, const Type& row, const SavedModel& model,
+                  const Settings& settings) {
   const io::Sound sound = io::load_wav(file);
+  require_rate(file, rate_of(model), sound.rate);
   Literal samples = sound.samples;
   if (samples.rank() == 2) samples = Tensor(samples).mean(1).literal();
   const std::int64_t mels = settings.data.mels;
@@ -160,7 +162,7 @@ InputRows read_rows(const std::string& file, const SavedModel& model, const Sett
   InputRows result;
   result.rows = extension == ".npy"                          ? array_rows(file, row)
                 : extension == ".csv" || extension == ".tsv" ? table_rows(file, row, model)
-                : extension == ".wav"                        ? sound_row(file, row, settings)
+                : extension == ".wav"                        ? sound_row(file, row, model, settings)
                                                              : picture_row(file, row, invert);
   const std::int64_t count = result.rows.dims()[0];
   for (std::int64_t i = 0; i < count; ++i)
@@ -180,7 +182,8 @@ Literal predict_rows(const SavedModel& model, const Literal& rows, const std::st
     width = out.size() / out.size(0);
     all.insert(all.end(), values.begin(), values.end());
   }
-  if (!model.classes().empty() && width > 0)
+  const bool scores = !takes_probabilities(settings_of(model).train);
+  if (!model.classes().empty() && width > 0 && scores)
     for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(width)) {
       const std::span<float> row = std::span(all).subspan(i, static_cast<std::size_t>(width));
       if (width == 1)

@@ -36,7 +36,8 @@ constexpr Key kKeys[] = {
     KEY(data, mean, "subtracted from each feature or channel, of pictures after 0-1"),
     KEY(data, stddev, "divided by, after mean"),
     KEY(data, augment,
-        "changes by chance in training: flip, crop 4, rotate 15, cutout 8, jitter 0.2, mixup 0.2"),
+        "changes by chance in training: flip, upside-down, crop 4, rotate 15, cutout 8, jitter 0.2, mixup "
+        "0.2"),
     KEY(data, limit, "so many samples at most, of the training and of the test data; 0: all"),
     KEY(data, mels, "sound as pictures of so many frequencies (log mel); 0: as it is"),
 
@@ -201,6 +202,25 @@ Value value_at(const Key& key, const Settings& settings) {
                     key.slot(const_cast<Settings&>(settings)));
 }
 
+// Names that other programs have for a key.
+struct OtherName {
+  std::string_view name, section, key;
+};
+constexpr OtherName kOtherNames[] = {
+    {"learning_rate", "train", "lr"},        {"batch_size", "train", "batch"},
+    {"patience", "train", "early_stopping"}, {"optimiser", "train", "optimizer"},
+    {"normalize", "data", "normalise"},      {"std", "data", "stddev"},
+};
+
+// "train.lr" of lr and of learning_rate; empty where no section has it.
+std::string section_and_key(std::string_view name) {
+  for (const OtherName& other : kOtherNames)
+    if (other.name == name) return fmt::format("{}.{}", other.section, other.key);
+  for (const Key& key : kKeys)
+    if (key.name == name) return full_name(key);
+  return {};
+}
+
 std::vector<std::string_view> names_in(std::string_view section) {
   std::vector<std::string_view> names;
   for (const Key& key : kKeys)
@@ -259,7 +279,14 @@ std::string keys_page() {
 Settings settings_of(const Table& given) {
   Settings settings;
   for (const auto& [section, part] : given) {
-    if (std::find(std::begin(kSections), std::end(kSections), section) == std::end(kSections))
+    const bool known = std::find(std::begin(kSections), std::end(kSections), section) != std::end(kSections);
+    if (const std::string meant = section_and_key(section); !known && !meant.empty()) {
+      const std::size_t dot = meant.find('.');
+      throw Error(ErrorKind::kNotFound, part.where,
+                  fmt::format("{} stands in no section; did you mean {} below [{}]?", section,
+                              meant.substr(dot + 1), meant.substr(0, dot)));
+    }
+    if (!known)
       throw unknown_name(part.where, fmt::format("there is no section [{}]", section), section, kSections);
     const Table* table = part.get<Table>();
     if (table == nullptr) throw wrong_kind(part, section, "a table");
@@ -270,6 +297,9 @@ Settings settings_of(const Table& given) {
       // gpt2 and others have an option of this name: how many.
       const bool count = section == "model" && entry.key == "layers" && entry.value.get<std::int64_t>();
       if (key == std::end(kKeys) || count) {
+        if (const std::string meant = section_and_key(entry.key); section != "model" && !meant.empty())
+          throw Error(ErrorKind::kNotFound, entry.value.where,
+                      fmt::format("there is no key {} in [{}]; did you mean {}?", entry.key, section, meant));
         if (section != "model")
           throw unknown_name(entry.value.where, fmt::format("there is no key {} in [{}]", entry.key, section),
                              entry.key, names_in(section));
@@ -296,12 +326,9 @@ void apply_set(Table& given, std::string_view assignment) {
     throw Error(ErrorKind::kInvalidArgument, where, "no value", "KEY=VALUE, such as train.epochs=5");
   const std::string_view path = assignment.substr(0, equals);
   if (path.find('.') == std::string_view::npos) {
-    std::vector<std::string> full;
-    for (const Key& key : kKeys) full.push_back(full_name(key));
-    for (const std::string& name : full)
-      if (name.substr(name.find('.') + 1) == path)
-        throw Error(ErrorKind::kNotFound, where,
-                    fmt::format("there is no key {}; did you mean {}?", path, name));
+    if (const std::string meant = section_and_key(path); !meant.empty())
+      throw Error(ErrorKind::kNotFound, where,
+                  fmt::format("there is no key {}; did you mean {}?", path, meant));
     throw Error(ErrorKind::kNotFound, where, fmt::format("there is no key {}", path),
                 "a section and a key, such as train.epochs");
   }

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/nearest.h"
+#include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
 
@@ -25,20 +25,21 @@ std::vector<std::string> words_of(std::string_view list) {  // "a,b"
   return words;
 }
 
-// A column by its name, or its number from 0.
-std::size_t column(const data::Table& table, const std::string& name) {
-  for (std::size_t i = 0; i < table.columns.size(); ++i)
-    if (table.columns[i].name == name) return i;
-  for (std::size_t i = 0; i < table.columns.size(); ++i)
-    if (std::to_string(i) == name) return i;
-  (void)table[name];  // says which names there are
-  return 0;
+// The table, with words where training had words: a column of them may hold nothing but numbers here.
+data::Table read_table(const std::filesystem::path& file, const Features& features) {
+  const data::Table found = data::read_csv(file);
+  data::CsvOptions options;
+  for (const FeatureColumn& feature : features)
+    if (!feature.categories.empty())
+      options.types.push_back(
+          {found.columns[data::column_place(feature.name, found, file.string())].name, data::CsvType::kText});
+  return options.types.empty() ? found : data::read_csv(file, options);
 }
 
 float number_in(const data::Column& from, const std::vector<double>& values, std::size_t row,
                 const FeatureColumn& wanted, const std::string& file) {
   const double value = values[row];
-  if (wanted.categories.empty() || from.categories.empty()) return static_cast<float>(value);
+  if (wanted.categories.empty()) return static_cast<float>(value);
   const std::string& word = from.categories.at(static_cast<std::size_t>(value));
   const auto at = std::find(wanted.categories.begin(), wanted.categories.end(), word);
   if (at == wanted.categories.end())
@@ -70,14 +71,16 @@ std::string option_of(std::string_view spec, std::string_view name) {
 
 Features csv_features(std::string_view spec) {
   if (!spec.starts_with("csv:")) return {};
-  const data::Table table = data::read_csv(place_of(spec));
+  const std::filesystem::path file = place_of(spec);
+  const data::Table table = data::read_csv(file);
+  const auto column = [&](const std::string& name) { return data::column_place(name, table, file.string()); };
   std::vector<std::size_t> places;
   const std::vector<std::string> wanted = words_of(option_of(spec, "features"));
-  for (const std::string& name : wanted) places.push_back(column(table, name));
+  for (const std::string& name : wanted) places.push_back(column(name));
   if (wanted.empty()) {
     const std::string label = option_of(spec, "label");
-    std::vector<std::size_t> left_out{label.empty() ? table.columns.size() - 1 : column(table, label)};
-    for (const std::string& name : words_of(option_of(spec, "drop"))) left_out.push_back(column(table, name));
+    std::vector<std::size_t> left_out{label.empty() ? table.columns.size() - 1 : column(label)};
+    for (const std::string& name : words_of(option_of(spec, "drop"))) left_out.push_back(column(name));
     for (std::size_t i = 0; i < table.columns.size(); ++i)
       if (std::find(left_out.begin(), left_out.end(), i) == left_out.end()) places.push_back(i);
   }
@@ -117,12 +120,12 @@ Features features_of(const Value& value) {
 }
 
 Literal read_features(const std::filesystem::path& file, const Features& features) {
-  const data::Table table = data::read_csv(file);
+  const data::Table table = read_table(file, features);
   const auto width = static_cast<std::int64_t>(features.size());
   Literal rows({DType::f32, {table.rows, width}});
   const std::span<float> out = rows.mutable_values<float>();
   for (std::size_t f = 0; f < features.size(); ++f) {
-    const data::Column& from = table.columns[column(table, features[f].name)];
+    const data::Column& from = table.columns[data::column_place(features[f].name, table, file.string())];
     if (features[f].categories.empty() && !from.categories.empty())
       throw Error(ErrorKind::kDType, file.string(), fmt::format("column {} has words", features[f].name),
                   "numbers, as in training", in_quotes(from.categories[0]));

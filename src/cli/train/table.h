@@ -25,7 +25,8 @@ Features csv_features(std::string_view spec);  // of "csv:FILE?label=Y"; none fo
 Value to_value(const Features& features);
 Features features_of(const Value& value);
 
-// The rows of these columns, f32[rows,columns]. Throws kNotFound for one that is missing, with the nearest.
+// The rows of these columns, f32[rows,columns]. Throws kNotFound for one that is missing, with those there
+// are.
 Literal read_features(const std::filesystem::path& file, const Features& features);
 
 std::filesystem::path place_of(std::string_view spec);                // FILE of "csv:FILE?label=Y"

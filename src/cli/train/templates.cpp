@@ -1,5 +1,6 @@
-// A project is a TOML file for `systole train`, with comments from the table of keys, a C++ program that does
-// the same by a Trainer, a CMakeLists.txt for it, a README and, where nothing needs to be fetched, its data.
+// A project is a TOML file for `systole train`, with comments from the table of keys, a small C++ program
+// that trains on the same data by a Trainer, a CMakeLists.txt for it, a README and, where nothing needs to be
+// fetched, its data.
 
 #include "cli/train/templates.h"
 
@@ -35,7 +36,6 @@ struct Project {
   ProjectTemplate shown;
   std::vector<Setting> settings;
   std::string_view layers, shape;  // of the C++ program's model, and of a sample
-  std::string_view fetch;          // the command that brings the data
 };
 
 constexpr std::string_view kConvolutions =
@@ -51,9 +51,8 @@ const std::vector<Project>& projects() {
         {"train.optimizer", "\"adam\""},
         {"train.lr", "0.001"}},
        kConvolutions,
-       "28, 28, 1",
-       ""},
-      {{"mnist", "handwritten digits"},
+       "28, 28, 1"},
+      {{"mnist", "handwritten digits", "systole data get mnist --out data/mnist"},
        {{"data.source", "\"mnist:data/mnist\""},
         {"data.augment", "[]"},
         {"model.name", "\"cnn3\""},
@@ -62,9 +61,8 @@ const std::vector<Project>& projects() {
         {"train.optimizer", "\"adam\""},
         {"train.lr", "0.001"}},
        kConvolutions,
-       "28, 28, 1",
-       "systole data get mnist --out data/mnist"},
-      {{"cifar10", "small colour pictures of ten kinds"},
+       "28, 28, 1"},
+      {{"cifar10", "small colour pictures of ten kinds", "systole data get cifar10 --out data/cifar10"},
        {{"data.source", "\"cifar10:data/cifar10\""},
         {"data.augment", "[\"flip\", \"crop 4\"]"},
         {"model.name", "\"resnet18\""},
@@ -76,8 +74,7 @@ const std::vector<Project>& projects() {
         {"train.schedule", "\"one_cycle\""},
         {"train.label_smoothing", "0.1"}},
        kConvolutions,
-       "32, 32, 3",
-       "systole data get cifar10 --out data/cifar10"},
+       "32, 32, 3"},
       {{"csv", "a table with a class in its last column, with an example"},
        {{"data.source", "\"csv:data.csv?label=kind\""},
         {"data.validation", "0.2"},
@@ -89,8 +86,7 @@ const std::vector<Project>& projects() {
         {"train.lr", "0.01"},
         {"train.early_stopping", "10"}},
        R"(["batchnorm", "dense 32 relu", "dense 32 relu", "dense 3"])",
-       "4",
-       ""},
+       "4"},
       {{"text", "a text to go on with, letter by letter, with an example"},
        {{"data.source", "\"text:text.txt?window=32&stride=8\""},
         {"data.validation", "0.1"},
@@ -105,7 +101,6 @@ const std::vector<Project>& projects() {
         {"train.schedule", "\"cosine\""},
         {"train.clip_norm", "1.0"}},
        "",
-       "",
        ""},
       {{"images", "folders of pictures, one for each class, with an example"},
        {{"data.source", "\"images:pictures?size=28&channels=1\""},
@@ -116,8 +111,7 @@ const std::vector<Project>& projects() {
         {"train.optimizer", "\"adam\""},
         {"train.lr", "0.002"}},
        kConvolutions,
-       "28, 28, 1",
-       ""},
+       "28, 28, 1"},
   };
   return all;
 }
@@ -172,7 +166,7 @@ std::string program_of(const Project& project, const std::string& name) {
                           project.shape);
   const bool pictures = project.shape.find(',') != std::string_view::npos;
   return fmt::format(
-      R"(// {name}: trains as train.toml does, by a few lines of C++.
+      R"(// {name}: a small start in C++ on the data of train.toml, to be made your own.
 //
 //   {program} [SOURCE]      {program} "{source}"
 
@@ -240,7 +234,8 @@ systole plot run --out run.svg
 `train.toml` says what is trained; `systole train --keys` lists everything that may stand in it. Any of it can be changed
 for one run: `systole train train.toml --set train.epochs=10`.
 
-`main.cpp` does the same in C++, against an installed Systole:
+`main.cpp` is a small start in C++ on the same data, with a simpler model and settings than `train.toml`'s where those
+would be long. It builds against an installed Systole:
 
 ```
 cmake -B build -D CMAKE_BUILD_TYPE=Release && cmake --build build
@@ -254,7 +249,7 @@ build/train
                  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
                  return text;
                }()),
-      fmt::arg("fetch", project.fetch.empty() ? "" : fmt::format("{}\n", project.fetch)),
+      fmt::arg("fetch", project.shown.fetch.empty() ? "" : fmt::format("{}\n", project.shown.fetch)),
       fmt::arg("report", words ? "" : " --report"),
       fmt::arg("predict", words                            ? "--prompt \"From fairest\" --length 200"
                           : project.shown.name == "csv"    ? "data.csv"

@@ -12,6 +12,7 @@ namespace systole::cli {
 
 struct ProjectTemplate {
   std::string_view name, about;
+  std::string_view fetch = {};  // the command that brings the data
 };
 std::span<const ProjectTemplate> project_templates();
 

@@ -51,28 +51,53 @@ fs::path free_folder(const std::string& name) {
   }
 }
 
-// The folder, made; throws when it holds a run of other settings that would be lost.
+constexpr std::string_view kConfigHead = "# Every setting of this run, written by systole train.\n";
+
+// What the run in the folder has trained already; 0 where there is none.
+std::size_t epochs_done(const fs::path& folder) {
+  const fs::path history = folder / "history.csv";
+  return fs::exists(history) ? training::History::read_csv(history).epochs() : 0;
+}
+
+// Throws when the folder holds a run that would be lost.
+void refuse_other_run(const Settings& settings, const fs::path& folder) {
+  std::error_code error;
+  const fs::path checkpoints = folder / "checkpoints";
+  const bool begun = fs::exists(folder / "model.safetensors") ||
+                     (fs::is_directory(checkpoints, error) && !fs::is_empty(checkpoints, error));
+  if (!begun) return;
+  std::vector<std::string> changes = changed_keys(read_text_file(folder / "config.toml"), settings);
+  if (const std::size_t done = epochs_done(folder); static_cast<std::int64_t>(done) > settings.train.epochs)
+    changes.push_back(fmt::format("train.epochs is {} and {} are done", settings.train.epochs, done));
+  if (!changes.empty())
+    throw Error(ErrorKind::kInvalidArgument, folder.string(),
+                fmt::format("it holds a run with other settings: {}; --fresh begins anew, another --out "
+                            "keeps both",
+                            fmt::join(changes, ", ")));
+}
+
+// The folder, made; throws when it holds a run of other settings, or a file of the user's, that would be
+// lost.
 fs::path open_folder(const Settings& settings, const TrainingPlace& place, const std::string& name) {
   const fs::path folder = place.out.empty() ? free_folder(name) : fs::path(place.out);
   const fs::path config = folder / "config.toml";
   std::error_code error;
   if (fs::exists(config)) {
-    const std::vector<std::string> changes = changed_keys(read_text_file(config), settings);
+    if (!read_text_file(config).starts_with(kConfigHead))
+      throw Error(ErrorKind::kInvalidArgument, config.string(),
+                  "it was not written by systole train and would be overwritten", "another --out");
     if (place.fresh) {
       for (const char* old : {"checkpoints", "logs"}) fs::remove_all(folder / old, error);
       for (const char* old : {"model.safetensors", "best.safetensors", "history.csv", "confusion.csv"})
         fs::remove(folder / old, error);
-    } else if (!changes.empty()) {
-      throw Error(ErrorKind::kInvalidArgument, folder.string(),
-                  fmt::format("it holds a run with other settings: {}; --fresh begins anew, another --out "
-                              "keeps both",
-                              fmt::join(changes, ", ")));
+    } else {
+      refuse_other_run(settings, folder);
     }
   }
   fs::create_directories(folder, error);
   if (error)
     throw Error(ErrorKind::kIo, folder.string(), fmt::format("cannot make the folder: {}", error.message()));
-  write_text(config, to_toml(settings));
+  write_text(config, fmt::format("{}{}", kConfigHead, to_toml(settings)));
   return folder;
 }
 
@@ -97,8 +122,8 @@ SaveOptions save_options(const Settings& settings, const TrainingData& data, con
   for (std::int64_t i = 0; data.task == Task::classes && data.classes.empty() && i < data.outputs; ++i)
     options.classes.push_back(std::to_string(i));
   options.metadata.emplace(kConfigKey, to_toml(Value{to_table(settings)}));
-  if (const Features features = csv_features(settings.data.source); !features.empty())
-    options.metadata.emplace(kFeaturesKey, to_toml(to_value(features)));
+  if (!data.features.empty()) options.metadata.emplace(kFeaturesKey, to_toml(to_value(data.features)));
+  if (data.rate > 0) options.metadata.emplace(kRateKey, std::to_string(data.rate));
   return options;
 }
 
@@ -130,9 +155,13 @@ int train(const Settings& settings, const TrainingPlace& place) {
 
   training::Trainer trainer(model.module, plan.optimizer, plan.trainer);
   training::FitOptions fit = plan.fit;
-  add_folder(fit, settings.train, folder);
+  const SaveOptions saved = save_options(settings, data, model.name);
+  add_folder(fit, settings.train, folder, saved);
   if (place.fresh) fit.checkpoints.resume = training::Resume::fresh;
+  const std::size_t before = epochs_done(folder);
   const training::FitResult result = trainer.fit(data.train, fit);
+  if (result.resumed && !result.stopped.empty() && result.epochs() == before)
+    put(fmt::format("it stopped early: {}; more epochs go on, --fresh begins anew\n", result.stopped));
   result.write_csv(folder / "history.csv");
   if (result.interrupted) {
     put(!reads_toml() ? fmt::format("interrupted; the same command with --out {} goes on\n", folder.string())
@@ -143,7 +172,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   }
 
   const fs::path file = folder / "model.safetensors";
-  trainer.save(file, save_options(settings, data, model.name));
+  trainer.save(file, saved);
   const data::Source& test = data.test.empty() ? data.train : data.test;
   const Measures measures = measure(load_model(file.string(), settings.train.device), test, settings.train);
   std::vector<std::string> written{"model.safetensors", "config.toml", "history.csv"};

@@ -17,8 +17,8 @@ const std::string_view kAttentionShared = R"c(
 #define S_ATTENTION
 typedef float s_lanes __attribute__((vector_size(S_VECTOR_BYTES), aligned(4), may_alias));
 typedef float s_quad __attribute__((vector_size(16), aligned(4), may_alias));
-#define S_LANES (S_VECTOR_BYTES / 4)
-#define S_WIDE (2 * S_LANES)
+#define S_FLOATS (S_VECTOR_BYTES / 4)
+#define S_WIDE (2 * S_FLOATS)
 #ifdef __AVX512F__
 #define S_TALL 8
 #else
@@ -37,7 +37,7 @@ typedef s_i32 s_quad_order __attribute__((vector_size(16)));
     S_FUSED                                                                                               \
     s_lanes sum[ROWS][2] = {{{0}}};                                                                       \
     for (s_i64 k = 0; k < depth; ++k) {                                                                   \
-      const s_lanes b0 = *(const s_lanes*)(b + k * b_row), b1 = *(const s_lanes*)(b + k * b_row + S_LANES); \
+      const s_lanes b0 = *(const s_lanes*)(b + k * b_row), b1 = *(const s_lanes*)(b + k * b_row + S_FLOATS); \
       for (s_i32 i = 0; i < ROWS; ++i) {                                                                  \
         sum[i][0] += a[AT] * b0;                                                                          \
         sum[i][1] += a[AT] * b1;                                                                          \
@@ -45,7 +45,7 @@ typedef s_i32 s_quad_order __attribute__((vector_size(16)));
     }                                                                                                     \
     for (s_i32 i = 0; i < ROWS; ++i)                                                                      \
       for (s_i32 c = 0; c < 2; ++c) {                                                                     \
-        s_lanes* const at = (s_lanes*)(to + i * to_row + c * S_LANES);                                    \
+        s_lanes* const at = (s_lanes*)(to + i * to_row + c * S_FLOATS);                                   \
         if (adds) sum[i][c] += *at;                                                                       \
         *at = sum[i][c];                                                                                  \
       }                                                                                                   \
@@ -92,15 +92,15 @@ static void s_panel(float* to, const float* from, s_i64 from_row, s_i64 rows, s_
 }
 static void s_scaled(float* panel, s_i64 columns, const float* factors) {
   for (s_i64 c = 0; c < columns; ++c)
-    for (s_i32 l = 0; l < S_WIDE; l += S_LANES)
+    for (s_i32 l = 0; l < S_WIDE; l += S_FLOATS)
       *(s_lanes*)(panel + c * S_WIDE + l) *= *(const s_lanes*)(factors + l);
 }
 static float s_inner(const float* a, const float* b, s_i64 count) {
   s_lanes sums = {0};
   s_i64 i = 0;
-  for (; i + S_LANES <= count; i += S_LANES) sums += *(const s_lanes*)(a + i) * *(const s_lanes*)(b + i);
+  for (; i + S_FLOATS <= count; i += S_FLOATS) sums += *(const s_lanes*)(a + i) * *(const s_lanes*)(b + i);
   float sum = 0;
-  for (s_i32 l = 0; l < S_LANES; ++l) sum += sums[l];
+  for (s_i32 l = 0; l < S_FLOATS; ++l) sum += sums[l];
   for (; i < count; ++i) sum += a[i] * b[i];
   return sum;
 }

@@ -282,6 +282,24 @@ TEST_F(TrainerCorners, AnInfiniteMaskIsNotBlamed) {
   EXPECT_NE(message.find("log of f32[50,4] gives nan"), std::string::npos) << message;
 }
 
+// Nor where the loss is finite and a gradient is not.
+struct MaskedRoot {
+  Variable mask{Tensor(Literal::of<float>({4}, {0, 0, 0, -std::numeric_limits<float>::infinity()})), "mask",
+                false};
+  Variable w{Tensor(Literal::scalar<float>(0)), "w"};
+  Tensor forward(const Tensor& x) const {
+    return sum(softmax(x + mask.value(), 1), 1, true) + sqrt(square(w.value()));
+  }
+};
+TEST_F(TrainerCorners, AnInfiniteMaskDoesNotHideABadGradient) {
+  MaskedRoot model;
+  Trainer trainer(model, optim::SGD(model),
+                  {.loss = [](const Tensor& out, const Tensor&) { return mean(out); }});
+  const std::string message =
+      error_of(ErrorKind::kInvalidArgument, [&] { trainer.fit(source, {.batch = 50, .verbose = 0}); });
+  EXPECT_NE(message.find("in the gradient"), std::string::npos) << message;
+}
+
 // A target of the picture's own type is no picture: 1 stays 1.
 struct Doubled {
   nn::Linear fc{4, 4};

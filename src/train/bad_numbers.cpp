@@ -82,11 +82,13 @@ class Walk {
     path_.resize(count);
     for (const ir::Node& node : graph.nodes())
       for (const ir::ValueId v : node.operands) ++uses_[static_cast<std::size_t>(v.node)];
+    for (const ir::Output& out : graph.outputs()) ++uses_[static_cast<std::size_t>(out.value.node)];
   }
 
   std::string run() {
     std::size_t input = 0;
-    std::string infinite;  // the first op that made an infinite number
+    std::string infinite;           // the first op that made an infinite number
+    std::vector<std::string> held;  // by inputs, where they may be meant, as in a mask
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const ir::Node& node = graph_.nodes()[i];
       if (node.op == ir::Op::input) {
@@ -98,13 +100,22 @@ class Walk {
                                              seen.badness == Badness::nan ? "nan" : "inf",
                                              place_text(values_[i][0].shape(), seen.at));
         if (seen.badness == Badness::nan) return text;
-        origin_[i] = text;  // may be meant, as in a mask
+        origin_[i] = text;
+        held.push_back(text);
         continue;
       }
       if (const std::string found = step(i, node); !found.empty()) return found;
-      if (infinite.empty() && origin_[i]) infinite = *origin_[i];
+      if (infinite.empty() && origin_[i] && std::find(held.begin(), held.end(), *origin_[i]) == held.end())
+        infinite = *origin_[i];
     }
-    return infinite;
+    if (!infinite.empty() || held.empty()) return infinite;
+    const bool reaches_the_end =
+        std::any_of(graph_.outputs().begin(), graph_.outputs().end(), [&](const ir::Output& out) {
+          const ir::ValueId v = out.value;
+          return look(values_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.index)]).badness !=
+                 Badness::finite;
+        });
+    return reaches_the_end ? held[0] : "";
   }
 
  private:

@@ -5,8 +5,8 @@
 //
 //   std::vector<std::vector<std::string>> texts = …;                            // data::words_of(line)
 //   auto vocabulary = data::Vocabulary::of(texts, {.marks = {"<fill>", "<unknown>"}, .least = 2});
-//   std::vector<std::int32_t> row = vocabulary.encode(data::words_of("A fine day!"), {.unknown = 1, .length =
-//   8});
+//   std::vector<std::string> words = data::words_of("A fine day!");
+//   std::vector<std::int32_t> row = vocabulary.encode(words, {.unknown = 1, .length = 8});
 
 #include <cstdint>
 #include <filesystem>

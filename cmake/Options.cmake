@@ -34,6 +34,9 @@ add_library(systole_settings INTERFACE)
 target_include_directories(systole_settings INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(systole_settings INTERFACE -Wall -Wextra -Wno-missing-field-initializers
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 warns falsely of "text" + std::string
+# g++ 12 makes cold parts of no length, and lld's table for exceptions finds those before the next function: what that one
+# throws is caught by nobody.
+target_compile_options(systole_settings INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fno-reorder-blocks-and-partition>)
 target_compile_definitions(systole_settings INTERFACE SYSTOLE_VERSION="${PROJECT_VERSION}" $<$<CONFIG:Debug>:SYSTOLE_DEBUG>)
 if(SYSTOLE_SANITIZE)
   target_compile_options(systole_settings INTERFACE -fsanitize=${SYSTOLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "data/fetch.h"
+#include "data/open.h"
 #include "error_check.h"
 #include "io/digest.h"
 #include "local_server.h"
@@ -425,6 +426,7 @@ TEST_F(Sets, SoundKeepsItsSamples) {
   EXPECT_TRUE(io::load_wav(folder_ / "10_me_0.wav").samples.same_bits(stereo.samples));
   const AudioSet set = audio(folder_);
   EXPECT_EQ(set.rate, 8000);
+  EXPECT_EQ(open_all("audio:" + folder_.string()).rate, 8000);
   EXPECT_EQ(set.files, (std::vector<std::string>{"10_me_0.wav", "7_me_0.wav"}));
   EXPECT_EQ(set.source.info().fields[1].classes, (std::vector<std::string>{"7", "10"}));
   EXPECT_EQ(set.source.labels(), (std::vector<std::int64_t>{1, 0}));

@@ -284,6 +284,44 @@ TEST(Losses, CertaintyIsFiniteInSmallFloats) {
   }
 }
 
+// By hand: rows of equal logits lose log 5. A label that is no class was taken for the nearest one.
+TEST_P(LossParity, LabelsThatAreNoClassesAreNotLearnedFrom) {
+  const Tensor x = zeros({5, 5});
+  const CrossEntropyOptions each{.reduction = Reduction::none}, ignoring{Reduction::none, 0, {}, -100};
+  const auto is = [](const Tensor& terms, std::vector<bool> nan, double rest, const char* what) {
+    const std::vector<double> all = terms.to(DType::f64).to_vector<double>();
+    ASSERT_EQ(all.size(), nan.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(std::isnan(all[i]), nan[i]) << what << " " << i << ": " << all[i];
+      if (!nan[i]) EXPECT_NEAR(all[i], rest, 1e-6) << what << " " << i;
+    }
+  };
+  const double even = std::log(5.0);
+  for (const DType dtype : {DType::i8, DType::i32, DType::i64}) {
+    const Tensor labels = tensor({4, -1, 5, 0, -100}).to(dtype);
+    is(cross_entropy(x, labels, each), {false, true, true, false, true}, even, "cross_entropy");
+    is(nll_loss(log_softmax(x), labels, {.reduction = Reduction::none}), {false, true, true, false, true},
+       even, "nll_loss");
+    is(multi_margin_loss(x, labels, {.reduction = Reduction::none}), {false, true, true, false, true}, 0.8,
+       "multi_margin_loss");
+    // PyTorch's -100 counts nothing where it is named, and hides no other.
+    const std::vector<double> all = cross_entropy(x, labels, ignoring).to(DType::f64).to_vector<double>();
+    EXPECT_EQ(all[4], 0);
+    EXPECT_TRUE(std::isnan(all[1]) && std::isnan(all[2]));
+    const auto slopes = [&](const CrossEntropyOptions& options) {
+      const Tensor d = grad([&](const Tensor& y) { return sum(cross_entropy(y, labels, options)); })(x);
+      return sum(d * d, -1);
+    };
+    is(slopes(each), {false, true, true, false, true}, 0.8, "gradient");  // 4 of 0.2² and one of 0.8²
+    const std::vector<double> kept = slopes(ignoring).to(DType::f64).to_vector<double>();
+    EXPECT_EQ(kept[4], 0);
+    EXPECT_TRUE(std::isnan(kept[1]) && std::isnan(kept[2]));
+  }
+  is(cross_entropy(zeros({2, 1000}), tensor({200, 255}).to(DType::u8), each), {false, false},
+     std::log(1000.0), "labels of a byte");
+  is(cross_entropy(zeros({2, 5}), tensor({4, 255}).to(DType::u8), each), {false, true}, even, "unsigned");
+}
+
 TEST(LossErrors, SayWhatDoesNotFit) {
   const Tensor x = zeros({3, 5}), y = zeros({3, 4}), labels = tensor({1, 2, 3});
   for (const auto& call : std::vector<std::function<void()>>{

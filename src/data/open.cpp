@@ -6,8 +6,10 @@
 #include <charconv>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "base/nearest.h"
+#include "data/open.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
@@ -65,6 +67,8 @@ class Options {
                                    : fmt::format("{}", fmt::join(asked_, ", ")));
     }
   }
+
+  std::int32_t rate = 0;  // of the sound that was read
 
  private:
   std::optional<std::string> take(std::string_view name) {
@@ -171,13 +175,17 @@ const Kind kKinds[] = {
        as.samples = o.number("samples", 0);
        as.class_is_folder = o.flag("folders");
        o.finish();
-       return TrainTest{audio(p, as).source, {}};
+       const AudioSet set = audio(p, as);
+       o.rate = set.rate;
+       return TrainTest{set.source, {}};
      }},
 };
 
 }  // namespace
 
-TrainTest open(std::string_view spec) {
+TrainTest open(std::string_view spec) { return open_all(spec).both; }
+
+Opened open_all(std::string_view spec) {
   const std::string_view kind = spec.substr(0, spec.find_first_of(":?"));
   std::string_view rest = spec.substr(kind.size());
   std::string_view place;
@@ -195,7 +203,8 @@ TrainTest open(std::string_view spec) {
                   known.needs_place ? "where is it?" : "this set is part of the program",
                   known.needs_place ? fmt::format("{}:PLACE", kind) : std::string(kind));
     Options options(rest, "data " + std::string(spec));
-    return known.read(fs::path(place), options);
+    TrainTest both = known.read(fs::path(place), options);
+    return {std::move(both), options.rate};
   }
   const std::string_view meant = nearest(kind, names);
   throw Error(

@@ -53,7 +53,9 @@ inline Shape rows_of(const Tensor& x) {
 void check_classes(std::string_view where, std::string_view what, const Tensor& output);
 // Throws unless `labels` are integers, one for each row.
 void check_labels(std::string_view where, const Tensor& output, const Tensor& labels);
-// True at each row's label: […, classes]. Labels outside are clamped, as the composite does it.
+// True at each row's label: […, classes].
 Tensor label_mask(const Tensor& labels, std::int64_t classes);
+// A factor for each row: 1, and NaN where the label is no class and is not ignored, as the composite has it.
+Tensor nan_unless_labelled(const Tensor& output, const Tensor& picked, const Tensor& ignored = {});
 
 }  // namespace systole

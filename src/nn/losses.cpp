@@ -40,10 +40,14 @@ void check_labels(std::string_view where, const Tensor& output, const Tensor& la
 }
 
 Tensor label_mask(const Tensor& labels, std::int64_t classes) {
-  return built({labels}, [&](const ir::Values& v) {
-    const ir::Value last = ops::scalar_like(v[0], static_cast<double>(classes) - 1);
-    return ops::one_hot(ops::clamp(ops::scalar_like(v[0], 0), v[0], last), classes, DType::boolean);
-  });
+  return built({labels}, [&](const ir::Values& v) { return ops::one_hot(v[0], classes, DType::boolean); });
+}
+
+Tensor nan_unless_labelled(const Tensor& output, const Tensor& picked, const Tensor& ignored) {
+  const Tensor nan = recording::constant_like(output, std::numeric_limits<double>::quiet_NaN());
+  Tensor known = any(picked, -1);
+  if (ignored.defined()) known = known || ignored;
+  return where(known, recording::constant_like(output, 1), nan);
 }
 
 namespace {
@@ -67,13 +71,21 @@ struct LabelOptions {
   std::optional<std::int64_t> ignore_index;
 };
 
-// Of integer labels: log_p […, classes].
-Tensor of_labels(std::string_view where, const Tensor& log_p, const Tensor& labels,
+// Of integer labels: the output is log p […, classes].
+Tensor of_labels(std::string_view where, const Tensor& output, const Tensor& labels,
                  const LabelOptions& options) {
   check_smoothing(where, options.label_smoothing);
-  const Tensor picked = label_mask(labels, log_p.size(-1));
+  const Tensor picked = label_mask(labels, output.size(-1));
+  Tensor ignored;
+  if (options.ignore_index) {
+    // Small and unsigned integers do not have every number that is ignored.
+    const DType wide = size_of(labels.dtype()) > 4 ? DType::i64 : DType::i32;
+    ignored = labels.to(wide) == recording::scalar(*options.ignore_index, wide, false);
+  }
+  const Tensor labelled = nan_unless_labelled(output, picked, ignored);
+  const Tensor log_p = output * unsqueeze(labelled, -1);  // for the gradient
   const Tensor zero = recording::constant_like(log_p, 0);
-  Tensor terms = -sum(systole::where(picked, log_p, zero), -1);
+  Tensor terms = -sum(systole::where(picked, log_p, zero), -1) * labelled;
   Tensor counts = recording::filled(terms.type(), 1);
   Tensor all = log_p;  // what smoothing spreads over
   if (options.class_weights.defined()) {
@@ -86,12 +98,9 @@ Tensor of_labels(std::string_view where, const Tensor& log_p, const Tensor& labe
     const double spread = options.label_smoothing / static_cast<double>(log_p.size(-1));
     terms = (1 - options.label_smoothing) * terms - spread * sum(all, -1);
   }
-  if (options.ignore_index) {
-    // Small and unsigned integers do not have every number that is ignored.
-    const DType wide = size_of(labels.dtype()) > 4 ? DType::i64 : DType::i32;
-    const Tensor counted = labels.to(wide) != recording::scalar(*options.ignore_index, wide, false);
-    terms = systole::where(counted, terms, zero);
-    counts = systole::where(counted, counts, zero);
+  if (ignored.defined()) {
+    terms = systole::where(ignored, zero, terms);
+    counts = systole::where(ignored, zero, counts);
   }
   return weighted(terms, counts, options.reduction);
 }
@@ -252,8 +261,9 @@ Tensor multi_margin_loss(const Tensor& output, const Tensor& labels, const Multi
     throw Error(ErrorKind::kInvalidArgument, std::string(kWhere), "p", "1 or 2", std::to_string(options.p));
   const Tensor picked = label_mask(labels, output.size(-1));
   const Tensor zero = recording::constant_like(output, 0);
-  const Tensor right = sum(where(picked, output, zero), -1, true);
-  Tensor over = relu(options.margin - right + output);
+  const Tensor known = output * unsqueeze(nan_unless_labelled(output, picked), -1);
+  const Tensor right = sum(where(picked, known, zero), -1, true);
+  Tensor over = relu(options.margin - right + known);
   if (options.p == 2) over = square(over);
   if (options.class_weights.defined())
     over = over * sum(where(picked, checked_weights(kWhere, output, options.class_weights), zero), -1, true);

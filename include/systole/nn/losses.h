@@ -8,7 +8,9 @@
 //   losses::by_name("cross_entropy")(logits, labels)                     // for a name in a file
 //
 // Functions with PyTorch's names have PyTorch's defaults, those with Keras's names Keras's: cross_entropy
-// takes logits, categorical_cross_entropy probabilities unless told.
+// takes logits, categorical_cross_entropy probabilities unless told. One differs: no label is ignored unless
+// ignore_index names it, -100 neither. A label that is no class makes its row, so the mean, and its gradient
+// NaN.
 
 #include <concepts>
 #include <cstdint>
@@ -35,7 +37,7 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;  // the share of each label that is spread over all classes
   Tensor class_weights = {};   // [classes]; the mean over integer labels is weighted by them
-  std::optional<std::int64_t> ignore_index = {};  // a label whose rows count nothing; PyTorch's is -100
+  std::optional<std::int64_t> ignore_index = {};  // a label whose rows count nothing, such as PyTorch's -100
 };
 // -log softmax(logits)[label]: logits […, classes], labels integers […]; or labels of the logits' shape that
 // are the probabilities of the classes.

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "data/open.h"
 #include "systole/base/error.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
@@ -93,19 +94,14 @@ void make_spectra(data::TrainTest& both, std::int32_t rate, std::int64_t mels) {
   }
 }
 
-struct Opened : data::TrainTest {
-  std::int32_t rate = 0;  // of sound
-};
-Opened opened(const std::string& spec, const Settings::Data& settings) {
-  const bool sound = source_kind(spec) == "audio";
-  if (settings.mels > 0 && !sound)
+data::Opened opened(const std::string& spec, const Settings::Data& settings) {
+  if (settings.mels > 0 && source_kind(spec) != "audio")
     throw Error(ErrorKind::kInvalidArgument, "data.mels", "the data is no sound", "audio:PLACE", spec);
-  Opened both{data::open(spec)};
-  if (sound) both.rate = data::audio(place_of(spec)).rate;
-  if (settings.mels > 0) make_spectra(both, both.rate, settings.mels);
-  for (data::Source* part : {&both.train, &both.test})
+  data::Opened all = data::open_all(spec);
+  if (settings.mels > 0) make_spectra(all.both, all.rate, settings.mels);
+  for (data::Source* part : {&all.both.train, &all.both.test})
     if (!part->empty()) *part = with_rows(*part);
-  return both;
+  return all;
 }
 
 // The same samples with the numbers that `classes` gives to the names of theirs.
@@ -164,11 +160,11 @@ TrainingData open_data(const Settings& settings) {
   if (chosen.source.empty())
     throw Error(ErrorKind::kInvalidArgument, "data.source", "nothing to learn from",
                 "--data SOURCE, such as digits or mnist:DIR");
-  const Opened both = opened(chosen.source, chosen);
+  const auto [both, rate] = opened(chosen.source, chosen);
   TrainingData data;
   data.kind = source_kind(chosen.source);
   data.train = both.train;
-  data.rate = both.rate;
+  data.rate = rate;
   data.features = csv_features(chosen.source);
   const std::int64_t seed = settings.train.seed;
 
@@ -222,8 +218,8 @@ TrainingData open_data(const Settings& settings) {
 data::Source open_test_data(const std::string& spec, const Settings& settings,
                             const std::vector<std::string>& classes, const Features& features,
                             std::int32_t rate) {
-  const Opened both = opened(spec, settings.data);
-  require_rate(spec, rate, both.rate);
+  const auto [both, given_rate] = opened(spec, settings.data);
+  require_rate(spec, rate, given_rate);
   data::Source test = both.test.empty() ? both.train : both.test;
   if (!features.empty() && spec.starts_with("csv:") && test.info().fields.size() == 2)
     test = data::arrays(std::vector{read_features(place_of(spec), features), test.columns().back()})

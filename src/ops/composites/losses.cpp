@@ -2,6 +2,7 @@
 // the reductions of the row, and its gradient is not a scatter.
 
 #include <cmath>
+#include <limits>
 
 #include "ops/composites/common.h"
 #include "ops/composites/definitions.h"
@@ -10,10 +11,13 @@ namespace systole::ops {
 
 namespace {
 
-// True at the label of each row; labels outside are clamped to the classes.
-Value label_mask(Value labels, std::int64_t classes) {
-  const Value last = scalar_like(labels, static_cast<double>(classes) - 1);
-  return one_hot(clamp(scalar_like(labels, 0), labels, last), classes, DType::boolean);
+// x, one number for each row, and NaN where the label is no class: a wrong label must not be learned from.
+Value where_labelled(Value x, Value labels, std::int64_t classes) {
+  const Value at = size_of(labels.dtype()) < 4 ? convert(labels, DType::i32) : labels;
+  const Value above = greater_equal(at, scalar_like(at, static_cast<double>(classes)));
+  const Value wrong =
+      is_unsigned_integer(at.dtype()) ? above : bitwise_or(less(at, scalar_like(at, 0)), above);
+  return select(wrong, scalar_like(x, std::numeric_limits<double>::quiet_NaN()), x);
 }
 
 Values build_cross_entropy(Graph&, const Values& operands, const ir::AttrMap&) {
@@ -29,10 +33,10 @@ Values build_cross_entropy(Graph&, const Values& operands, const ir::AttrMap&) {
 
   const Value centered =
       sub(logits, spread(reduce(logits, Combine::max, {axis}), logits.shape(), {axis}));  // [rows…, classes]
-  const Value picked = label_mask(labels, classes);
+  const Value picked = one_hot(labels, classes, DType::boolean);
   const Value label_logit = sum(select(picked, centered, scalar_like(centered, 0)), {axis});
   const Value loss = sub(log(sum(exp(centered), {axis})), label_logit);
-  return {convert(loss, operands[0].dtype())};
+  return {convert(where_labelled(loss, labels, classes), operands[0].dtype())};
 }
 
 // (softmax - 1 at the label) · dy.
@@ -40,10 +44,12 @@ ir::MaybeValues cross_entropy_backward(const Values& operands, const Values&,
                                        const ir::MaybeValues& cotangents, const ir::AttrMap&) {
   const Value logits = widen(operands[0]);
   const int axis = logits.rank() - 1;
-  const Value picked = label_mask(operands[1], logits.shape()[static_cast<std::size_t>(axis)].value());
+  const std::int64_t classes = logits.shape()[static_cast<std::size_t>(axis)].value();
+  const Value picked = one_hot(operands[1], classes, DType::boolean);
   const Value weights = softmax_body(logits, axis);
   const Value slope = sub(weights, convert(picked, logits.dtype()));
-  const Value dy = spread(widen(*cotangents[0]), logits.shape(), {axis});
+  const Value row = where_labelled(widen(*cotangents[0]), operands[1], classes);
+  const Value dy = spread(row, logits.shape(), {axis});
   return {convert(mul(slope, dy), operands[0].dtype()), std::nullopt};
 }
 
@@ -52,8 +58,8 @@ ir::MaybeValues cross_entropy_backward(const Values& operands, const Values&,
 ir::CompositeDef cross_entropy_def() {
   return {.name = "cross_entropy",
           .semantics =
-              "cross_entropy(logits, labels): -log softmax(logits)[label] per row of the last axis; labels "
-              "are clamped to the classes",
+              "cross_entropy(logits, labels): -log softmax(logits)[label] per row of the last axis; NaN "
+              "where the label is no class",
           .tolerance = 8,
           .build = build_cross_entropy,
           .backward = cross_entropy_backward};

@@ -1,0 +1,151 @@
+#pragma once
+
+// Where the time of a program goes on its device: what every step took, what it might have taken by the
+// roofline measured on this machine, which library or kernel ran it and which did not want to, and when the
+// device had nothing to do.
+//
+//   const Profile p = profile([&] { step(x, y); }, {.steps = 50});   // after a few that do not count
+//   std::cout << p.table();                                          // most time lost comes first
+//   p.save("profile");                  // profile/index.html, trace.json (ui.perfetto.dev), profile.json
+//
+// A part of a longer program is between a Profiler and its stop(); a training has a callback,
+// training::profile (train/callback.h); the command is `systole profile`. One profiler records at a time, and
+// all threads of the process.
+//
+// Device times are CUPTI's on CUDA, so a compiled step stays one launch. On cpu and opencl every step is
+// timed; on PJRT every run, as plugins tell no more.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "systole/base/dtype.h"
+#include "systole/base/export.h"
+
+namespace systole {
+
+// What a device reaches at most with this library's own programs: an array copied, matrices multiplied.
+struct SYSTOLE_API Roof {
+  struct Product {
+    DType dtype = DType::f32;
+    double flops_per_second = 0;
+  };
+  std::string device{};             // "cuda:0"
+  double bytes_per_second = 0;      // read and written; 0: not measured
+  std::vector<Product> products{};  // by dtype of the operands
+
+  bool defined() const { return bytes_per_second > 0; }
+  double flops_per_second(DType dtype) const;  // of the dtype, else of f32
+  // Seconds for so much work at best; 0 when nothing is known.
+  double least_seconds(double bytes, double flops, DType dtype) const;
+
+  // Takes one to three seconds; once per process and device.
+  static Roof measure(const std::string& device);
+};
+
+struct SYSTOLE_API Profile {
+  // A kernel that was launched on a GPU; a step may need several.
+  struct Launched {
+    std::string name{}, grid{}, block{};  // "132x1x1"
+    std::int64_t calls = 0;
+    double seconds = 0;  // of all calls
+    std::int64_t registers = 0, shared_bytes = 0, local_bytes = 0;
+    double occupancy = 0;  // the share of a multiprocessor's threads that fit at once; 0: unknown
+  };
+  // A step of a compiled function, a kernel of the program's own, or copies of one kind.
+  struct Row {
+    std::string name{};  // "k3 sub+exp+reduce"
+    std::string kind{};  // map, rows, contraction, library, special, copy, memset, run, …
+    std::string ran{};   // "onednn.matmul", "generated", …
+    DType dtype = DType::f32;
+    std::int64_t calls = 0;
+    double seconds = 0;                   // on the device, of all calls
+    std::int64_t bytes = 0, flops = 0;    // of one call, as the graph needs them
+    double least_seconds = 0;             // of one call by the roof; 0: not known
+    std::vector<std::string> declined{};  // implementations that did not take it, with their reasons
+    std::vector<Launched> launched{};     // on a GPU
+
+    double lost_seconds() const;  // more than the roof allows, of all calls
+    double bytes_per_second() const;
+    double flops_per_second() const;
+    double share_of_roof() const;  // 1 at the roof; 0: not known
+    bool memory_bound(const Roof& roof) const;
+  };
+  // When the device had nothing to do.
+  struct Gap {
+    double begin = 0, seconds = 0;
+    std::string after{}, before{};  // what ran before and after it
+  };
+  struct Span {
+    std::string row{};       // "cuda:0 stream 7", "main"
+    std::string category{};  // gpu, step, run, compile, user, …
+    std::string name{};
+    double begin = 0, seconds = 0;  // from the beginning of the profile
+  };
+  struct Level {
+    double at = 0;
+    std::int64_t bytes = 0;
+  };
+  struct Memory {
+    std::string device{};
+    std::int64_t peak_bytes = 0;
+    std::vector<Level> levels{};  // after every change
+  };
+
+  std::string title{}, device{};
+  std::string source{};                       // of device times: "CUPTI", "timers", "runs"
+  std::int64_t steps = 0;                     // 0: not counted
+  double seconds = 0;                         // from start to stop
+  double busy_seconds = 0, idle_seconds = 0;  // of the device; their sum is `seconds`
+  double host_seconds = 0;                    // in which a thread was in the library
+  double plain_seconds = 0;                   // the same steps without a profiler; 0: not measured
+  std::int64_t lost_events = 0;               // that found no room
+  Roof roof{};
+  std::vector<Row> rows{};  // by time lost, most first
+  std::vector<Gap> gaps{};  // the longest first
+  std::vector<Span> spans{};
+  std::vector<Memory> memory{};
+
+  double slowdown() const;  // 1.03: three per cent; 0: not measured
+
+  std::string table(std::size_t most = 20) const;            // for a terminal of 120 columns
+  std::string json() const;                                  // without spans
+  void save_trace(const std::filesystem::path& file) const;  // of Perfetto and chrome://tracing
+  void save_page(const std::filesystem::path& file) const;   // HTML that needs nothing else
+  void save(const std::filesystem::path& folder) const;      // index.html, trace.json, profile.json
+};
+
+struct ProfileOptions {
+  std::string title{};
+  bool roof = true;                      // measure it, for the device that did most
+  std::int64_t most_events = 4'000'000;  // what is more is counted and not kept
+};
+
+// Records from its beginning to stop(). Throws kInvalidArgument while another one records.
+class SYSTOLE_API Profiler {
+ public:
+  explicit Profiler(ProfileOptions options = {});
+  ~Profiler();
+  Profiler(Profiler&&) noexcept;
+  Profiler& operator=(Profiler&&) noexcept;
+
+  void step();  // one more is done; for figures per step
+  // Waits for the devices that worked. What comes later is not recorded.
+  Profile stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct ProfileRunOptions {
+  std::int64_t steps = 20, warm_up = 3;  // compilations and first times are not of a step's cost
+  ProfileOptions profile{};
+};
+// Runs `f` warm_up times, `steps` times by the clock alone, and `steps` times more recorded.
+SYSTOLE_API Profile profile(const std::function<void()>& f, const ProfileRunOptions& options = {});
+
+}  // namespace systole

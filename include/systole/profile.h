@@ -106,8 +106,11 @@ struct SYSTOLE_API Profile {
   Roof roof{};
   std::vector<Row> rows{};  // by time lost, most first
   std::vector<Gap> gaps{};  // the longest first
-  std::vector<Span> spans{};
   std::vector<Memory> memory{};
+  struct Recording;
+  std::shared_ptr<const Recording> recording{};  // every event
+
+  std::vector<Span> spans() const;  // of all threads and streams, by begin
 
   double slowdown() const;  // 1.03: three per cent; 0: not measured
 
@@ -132,7 +135,8 @@ class SYSTOLE_API Profiler {
   Profiler(Profiler&&) noexcept;
   Profiler& operator=(Profiler&&) noexcept;
 
-  void step();  // one more is done; for figures per step
+  void step();     // one more is done; for figures per step
+  void restart();  // forgets what was recorded so far: the first step is made ready for it anew
   // Waits for the devices that worked. What comes later is not recorded.
   Profile stop();
 

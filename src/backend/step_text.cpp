@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "compile/flops.h"
 #include "runtime/timeline.h"
 
 namespace systole::runtime {
@@ -21,14 +22,52 @@ std::string step_label(const lower::Step& step, std::string_view name) {
   return text;
 }
 
-std::string step_details(const lower::Program& program, const lower::Step& step, std::int64_t items) {
+namespace {
+
+// Of an input the step reads: of one that is only looked up in, what is found.
+std::int64_t bytes_read(const ir::Graph& graph, std::size_t input, std::int64_t all) {
+  const std::int32_t from = graph.inputs()[input];
+  std::int64_t found = 0;
+  for (const ir::Node& node : graph.nodes())
+    for (std::size_t k = 0; k < node.operands.size(); ++k) {
+      if (node.operands[k].node != from) continue;
+      const bool looks_up = k == 0 && (node.op == ir::Op::gather || node.op == ir::Op::dynamic_slice ||
+                                       node.op == ir::Op::slice);
+      if (!looks_up) return all;
+      found += node.types[0].bytes();
+    }
+  for (const ir::Output& output : graph.outputs())
+    if (output.value.node == from) return all;
+  return std::min(found, all);
+}
+
+}  // namespace
+
+std::int64_t step_bytes(const lower::Program& program, const lower::Step& step) {
+  const auto whole = [&](lower::BufferId b) { return program.buffers[static_cast<std::size_t>(b)].bytes; };
+  const ir::Graph& graph = step.region.graph;
+  const bool has_region = graph.inputs().size() == step.inputs.size();
   std::int64_t bytes = 0;
-  for (const auto* list : {&step.inputs, &step.outputs})
-    for (const lower::BufferId b : *list) bytes += program.buffers[static_cast<std::size_t>(b)].bytes;
+  for (std::size_t i = 0; i < step.inputs.size(); ++i)
+    bytes += has_region ? bytes_read(graph, i, whole(step.inputs[i])) : whole(step.inputs[i]);
+  for (const lower::BufferId b : step.outputs) bytes += whole(b);
+  return bytes;
+}
+
+std::string step_details(const lower::Program& program, const lower::Step& step, std::int64_t items) {
   const bool is_kernel = step.kind == lower::StepKind::kernel;
+  const bool has_work = step.programs.empty() && step.kind != lower::StepKind::copy;
+  std::string declined;
+  for (const std::string& reason : step.declined) declined += (declined.empty() ? "" : "; ") + reason;
+  const double flops = has_work ? passes::flops(step.region.graph) : 0;
+  const DType dtype = has_work ? passes::flops_dtype(step.region.graph) : DType::f32;
   return timeline::details({{"kind", is_kernel ? lower::name(step.group) : lower::name(step.kind)},
-                            {"bytes", bytes},
-                            {"items", items}});
+                            {"ran", step.implementation.empty() ? "generated" : step.implementation},
+                            {"dtype", systole::name(dtype)},
+                            {"bytes", step_bytes(program, step)},
+                            {"flops", static_cast<std::int64_t>(std::min(flops, 9e18))},
+                            {"items", items},
+                            {"declined", declined}});
 }
 
 }  // namespace systole::runtime

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "backend/splits.h"
+#include "compile/flops.h"
 
 namespace systole::tpu {
 
@@ -49,21 +50,6 @@ Work::Sizes dot_sizes(const Graph& graph, const Node& node, const Parts& a_parts
   return sizes;
 }
 
-// Pairs of a result and a kernel position that meet an element, not padding or a hole between elements.
-double meetings(std::int64_t in, std::int64_t kernel, std::int64_t out, const ir::ConvolutionAttrs& conv,
-                std::size_t axis) {
-  const auto entry = [&](const Ints& list, std::int64_t unset) { return list.empty() ? unset : list[axis]; };
-  const std::int64_t stride = entry(conv.strides, 1), low = entry(conv.pad_low, 0),
-                     holes = entry(conv.operand_dilation, 1), spread = entry(conv.kernel_dilation, 1);
-  std::int64_t count = 0;
-  for (std::int64_t o = 0; o < out; ++o)
-    for (std::int64_t k = 0; k < kernel; ++k) {
-      const std::int64_t place = o * stride + k * spread - low;
-      count += place >= 0 && place <= (in - 1) * holes && place % holes == 0 ? 1 : 0;
-    }
-  return static_cast<double>(count);
-}
-
 Work::Sizes convolution_sizes(const Graph& graph, const Node& node, const Parts& x_parts,
                               const Parts& w_parts) {
   const auto& conv = node.as<ir::ConvolutionAttrs>();
@@ -89,7 +75,7 @@ Work::Sizes convolution_sizes(const Graph& graph, const Node& node, const Parts&
   sizes.n = outputs / sizes.groups;
   for (std::size_t i = 0; i < axes.operand_spatial.size(); ++i) {
     const std::int64_t kernel = length(w, axes.kernel_spatial[i]), out = length(y, axes.result_spatial[i]);
-    pairs *= meetings(length(x, axes.operand_spatial[i]), kernel, out, conv, i);
+    pairs *= passes::convolution_meetings(length(x, axes.operand_spatial[i]), kernel, out, conv, i);
     sizes.m *= static_cast<double>(out);
     sizes.k *= static_cast<double>(kernel);
   }

@@ -311,6 +311,8 @@ class Fuser {
         part.claim = std::move(each);
         return true;
       }
+      if (std::find(part.declined.begin(), part.declined.end(), each.reason) == part.declined.end())
+        part.declined.push_back(each.reason);
       refusals_.push_back({std::string(op_name(part.anchor)), std::move(each.reason)});
     }
     return false;
@@ -368,8 +370,8 @@ class Fuser {
       for (const std::int32_t next : groups_.next(g))
         if (--waiting[at(next)] == 0) ready.insert({groups_[next].nodes.front(), next});
       Part& part = groups_[g];
-      fusion.groups.push_back(
-          {part.kind, part.nodes, inlined_by(part.nodes), part.domain, part.anchor, std::move(part.claim)});
+      fusion.groups.push_back({part.kind, part.nodes, inlined_by(part.nodes), part.domain, part.anchor,
+                               std::move(part.claim), std::move(part.declined)});
     }
     if (left > 0) throw Error(ErrorKind::kInternal, "fuse", "groups wait for each other", {}, graph_.name());
     fusion.refusals = std::move(refusals_);

@@ -37,6 +37,7 @@ struct Group {
   std::optional<Domain> domain;       // of rows
   std::int32_t anchor = -1;           // of contraction, library, special and control
   Claim claim;                        // of library
+  std::vector<std::string> declined;  // why others did not claim it
 };
 
 // Why a library does not run an op, or why it shares no kernel with what it reads, for --explain.

@@ -21,6 +21,7 @@ class Groups {
     std::optional<Domain> domain;
     std::int32_t anchor = -1;
     Claim claim;
+    std::vector<std::string> declined;  // reasons of those that did not claim it
     std::set<std::int32_t> readers;  // nodes outside
   };
 

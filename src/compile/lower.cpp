@@ -130,6 +130,7 @@ class Lowering {
     Step step;
     step.group = group.kind;
     step.domain = group.domain;
+    step.declined = group.declined;
     for (const ValueId v : region.inputs) step.inputs.push_back(buffer(v));
     for (const ValueId v : region.outputs) step.outputs.push_back(add(v, Role::temporary));
     switch (group.kind) {

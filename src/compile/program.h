@@ -42,6 +42,7 @@ struct Step {
   Region region;  // its inputs and outputs are the step's, in order
   std::vector<BufferId> inputs, outputs;
   std::string implementation;                            // of library steps
+  std::vector<std::string> declined;                     // why others did not take it
   BufferId workspace = -1;                               // scratch memory: a library's, or a loop's own arena
   std::vector<std::shared_ptr<const Program>> programs;  // bodies, conditions, branches
   std::int64_t chunks = 1;                               // of rows: parts that each is cut into

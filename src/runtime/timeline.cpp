@@ -23,10 +23,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/env.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "systole/base/error.h"
 
@@ -79,6 +82,64 @@ std::int64_t thread_number() {
   return number;
 }
 
+// Events and levels as JSON, without their ends.
+std::string span_text(std::string_view category, std::string_view name) {
+  std::string event = R"({"ph":"X","cat":)";
+  append_quoted(event, category);
+  event += R"(,"name":)";
+  append_quoted(event, name);
+  return event;
+}
+
+void append_time(std::string& event, std::int64_t row, std::int64_t begin, std::int64_t end,
+                 std::string_view details) {
+  fmt::format_to(std::back_inserter(event), R"(,"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})", ::getpid(), row,
+                 static_cast<double>(begin) / 1e3, static_cast<double>(end - begin) / 1e3);
+  if (!details.empty()) fmt::format_to(std::back_inserter(event), R"(,"args":{})", details);
+  event += '}';
+}
+
+std::string level_text(std::string_view name, std::int64_t at, std::int64_t value) {
+  std::string event = R"({"ph":"C","name":)";
+  append_quoted(event, name);
+  fmt::format_to(std::back_inserter(event), R"(,"pid":{},"ts":{:.3f},"args":{{"value":{}}}}})", ::getpid(),
+                 static_cast<double>(at) / 1e3, value);
+  return event;
+}
+
+std::string row_name_text(std::int64_t row, std::string_view words) {
+  std::string line =
+      fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":)", ::getpid(), row);
+  append_quoted(line, words);
+  return line + "}}";
+}
+
+std::string process_name_text() {
+  std::string line =
+      fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"tid":{0},"args":{{"name":)", ::getpid());
+  append_quoted(line, program_invocation_short_name);
+  return line + "}}";
+}
+
+// What is kept in memory.
+struct Collection {
+  std::int64_t most = 0;
+  Collected all;
+  std::unordered_map<std::string, std::uint32_t> numbers;
+
+  bool has_room() {
+    if (std::ssize(all.events) + std::ssize(all.levels) < most) return true;
+    ++all.lost;
+    return false;
+  }
+  std::uint32_t number(std::string_view text) {
+    const auto [at, is_new] =
+        numbers.try_emplace(std::string(text), static_cast<std::uint32_t>(all.texts.size()));
+    if (is_new) all.texts.emplace_back(text);
+    return at->second;
+  }
+};
+
 // All but the mutex is guarded by it.
 struct Writer {
   std::mutex mutex;
@@ -91,7 +152,11 @@ struct Writer {
   bool first = true;
   std::map<std::string, std::int64_t, std::less<>> rows;  // that are no threads, with their numbers
   std::vector<void (*)()> givers;
+  std::optional<Collection> collection;
 
+  void set_state() const {
+    state.store(file >= 0 || collection ? State::on : State::off, std::memory_order_relaxed);
+  }
   void open(const std::string& wanted);
   void close();
   void flush();
@@ -135,10 +200,7 @@ void Writer::open(const std::string& wanted) {
   begin = now();
   rows.clear();
   ++generation;
-  std::string process =
-      fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"tid":{0},"args":{{"name":)", ::getpid());
-  append_quoted(process, program_invocation_short_name);
-  add(process + "}}");
+  add(process_name_text());
   flush();  // a disk that refuses says so at once
   if (file < 0) {
     trouble.clear();
@@ -153,12 +215,7 @@ void Writer::add(std::string_view event) {
   if (block.size() >= kBlock) flush();
 }
 
-void Writer::add_name(std::int64_t row, std::string_view words) {
-  std::string line =
-      fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":)", ::getpid(), row);
-  append_quoted(line, words);
-  add(line + "}}");
-}
+void Writer::add_name(std::int64_t row, std::string_view words) { add(row_name_text(row, words)); }
 
 void Writer::flush() {
   const std::size_t size = block.size();
@@ -183,10 +240,10 @@ void Writer::flush() {
 }
 
 void Writer::close() {
-  state.store(State::off, std::memory_order_relaxed);
   if (file >= 0) ::close(file);
   file = -1;
   block.clear();
+  set_state();
 }
 
 // Does something with the writer, then tells of trouble: not under the lock, as a sink may record itself.
@@ -201,11 +258,16 @@ void with_writer(const Work& work) {
   log(LogLevel::warn, trouble);
 }
 
-void stop_now() {
-  if (state.load(std::memory_order_relaxed) != State::on) return;
-  std::vector<void (*)()> givers;  // they record, so not under the lock
+// What others held back is recorded; they record, so not under the lock.
+void give_all() {
+  std::vector<void (*)()> givers;
   with_writer([&](Writer& w) { givers = w.givers; });
   for (void (*const give)() : givers) give();
+}
+
+void stop_now() {
+  if (state.load(std::memory_order_relaxed) != State::on) return;
+  give_all();
   with_writer([](Writer& w) {
     if (w.file < 0) return;
     w.flush();
@@ -213,43 +275,64 @@ void stop_now() {
   });
 }
 
-void start_now(const std::string& path) {
+void prepare() {
   static const bool registered = [] {
     static_cast<void>(log_enabled(LogLevel::warn));  // the log outlives what may log at the end
     std::atexit(stop_now);
     // The text and the file are the parent's: a child records nothing until it starts its own.
     ::pthread_atfork([] { writer().mutex.lock(); }, [] { writer().mutex.unlock(); },
                      [] {
+                       writer().collection.reset();
                        writer().close();
                        writer().mutex.unlock();
                      });
     return true;
   }();
   static_cast<void>(registered);
+}
+
+void start_now(const std::string& path) {
+  prepare();
   stop_now();
   Writer& w = writer();
   const std::lock_guard lock(w.mutex);
   w.open(path);
-  state.store(State::on, std::memory_order_relaxed);
+  w.set_state();
 }
 
 // A span, on the row whose number `row_of` tells and names where it is new.
 template <class RowOf>
 void record_span(std::string_view category, std::string_view name, std::int64_t begin, std::int64_t end,
-                 std::string_view details, const RowOf& row_of) {
-  std::string event = R"({"ph":"X","cat":)";
-  append_quoted(event, category);
-  event += R"(,"name":)";
-  append_quoted(event, name);
+                 std::string_view details, std::string_view row_name, const RowOf& row_of) {
   with_writer([&](Writer& w) {
+    if (w.collection && w.collection->has_room()) {
+      Collection& c = *w.collection;
+      c.all.events.push_back(
+          {c.number(row_name), c.number(category), c.number(name), c.number(details), begin, end});
+    }
     if (w.file < 0) return;
+    std::string event = span_text(category, name);
     const std::int64_t row = row_of(w);
     if (w.file < 0) return;  // its name was too much for the disk
-    fmt::format_to(std::back_inserter(event), R"(,"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})", ::getpid(),
-                   row, static_cast<double>(begin - w.begin) / 1e3, static_cast<double>(end - begin) / 1e3);
-    if (!details.empty()) fmt::format_to(std::back_inserter(event), R"(,"args":{})", details);
-    w.add(event + "}");
+    append_time(event, row, begin - w.begin, end - w.begin, details);
+    w.add(event);
   });
+}
+
+// "main", or the thread's own name and number.
+const std::string& thread_name() {
+  thread_local const std::string name = [] {
+    char words[64] = "main";
+    if (thread_number() == ::getpid()) return std::string(words);
+    ::pthread_getname_np(::pthread_self(), words, sizeof words);
+    return std::string(words);
+  }();
+  return name;
+}
+const std::string& thread_row() {
+  thread_local const std::string row =
+      thread_number() == ::getpid() ? thread_name() : fmt::format("{} {}", thread_name(), thread_number());
+  return row;
 }
 
 }  // namespace
@@ -282,6 +365,8 @@ bool start_as_asked() {
 std::string details(std::initializer_list<Detail> pairs) {
   std::string text = "{";
   for (const auto& [name, value] : pairs) {
+    if (const auto* words = std::get_if<std::string_view>(&value); words != nullptr && words->empty())
+      continue;
     if (text.size() > 1) text += ',';
     append_quoted(text, name);
     text += ':';
@@ -296,14 +381,10 @@ std::string details(std::initializer_list<Detail> pairs) {
 void record(std::string_view category, std::string_view name, std::int64_t begin, std::int64_t end,
             std::string_view details) {
   if (state.load(std::memory_order_relaxed) != State::on) return;
-  record_span(category, name, begin, end, details, [](Writer& w) {
+  record_span(category, name, begin, end, details, thread_row(), [](Writer& w) {
     thread_local std::uint64_t named = 0;  // the generation that knows this thread's name
     const std::int64_t thread = thread_number();
-    if (std::exchange(named, w.generation) != w.generation) {
-      char words[64] = "main";
-      if (thread != ::getpid()) ::pthread_getname_np(::pthread_self(), words, sizeof words);
-      w.add_name(thread, words);
-    }
+    if (std::exchange(named, w.generation) != w.generation) w.add_name(thread, thread_name());
     return thread;
   });
 }
@@ -311,13 +392,117 @@ void record(std::string_view category, std::string_view name, std::int64_t begin
 void record_on(std::string_view row, std::string_view category, std::string_view name, std::int64_t begin,
                std::int64_t end, std::string_view details) {
   if (state.load(std::memory_order_relaxed) != State::on) return;
-  record_span(category, name, begin, end, details, [&](Writer& w) {
+  record_span(category, name, begin, end, details, row, [&](Writer& w) {
     if (const auto known = w.rows.find(row); known != w.rows.end()) return known->second;
     const std::int64_t number = kFirstRow + static_cast<std::int64_t>(w.rows.size());
     w.rows.emplace(row, number);
     w.add_name(number, row);
     return number;
   });
+}
+
+void level(std::string_view name, std::int64_t value) {
+  if (state.load(std::memory_order_relaxed) != State::on) return;
+  with_writer([&](Writer& w) {
+    const std::int64_t at = now();
+    if (w.collection && w.collection->has_room())
+      w.collection->all.levels.push_back({w.collection->number(name), at, value});
+    if (w.file >= 0) w.add(level_text(name, at - w.begin, value));
+  });
+}
+
+namespace {
+
+struct Usages {
+  std::mutex mutex;
+  std::vector<const Usage*> all;
+  void show() {
+    const std::lock_guard lock(mutex);
+    for (const Usage* usage : all) usage->show();
+  }
+};
+
+// Never destroyed: what uses memory may outlive what is static.
+Usages& usages() {
+  static Usages& instance = *std::make_unique<Usages>().release();
+  return instance;
+}
+
+}  // namespace
+
+Usage::Usage(std::string name) : name_(std::move(name)) {
+  const std::lock_guard lock(usages().mutex);
+  usages().all.push_back(this);
+}
+
+Usage::~Usage() {
+  const std::lock_guard lock(usages().mutex);
+  std::erase(usages().all, this);
+}
+
+void Usage::show(std::int64_t bytes) const noexcept {
+  try {
+    level(name_, bytes);
+  } catch (...) {  // without memory a level is missing
+  }
+}
+
+void start_collecting(std::int64_t most_events) {
+  static_cast<void>(is_on());  // a timeline that is asked for begins first
+  prepare();
+  Writer& w = writer();
+  std::unique_lock lock(w.mutex);
+  if (w.collection)
+    throw Error(ErrorKind::kInvalidArgument, "profiler", "another one records already", "one at a time");
+  w.collection.emplace();
+  w.collection->most = most_events;
+  static_cast<void>(w.collection->number(""));  // no details
+  w.collection->all.begin = now();
+  w.set_state();
+  lock.unlock();
+  usages().show();
+}
+
+void restart_collecting() {
+  with_writer([](Writer& w) {
+    if (!w.collection) return;
+    w.collection->all.events.clear();
+    w.collection->all.levels.clear();
+    w.collection->all.lost = 0;
+    w.collection->all.begin = now();
+  });
+  usages().show();
+}
+
+Collected stop_collecting() {
+  const std::int64_t end = now();
+  give_all();
+  Collected all;
+  with_writer([&](Writer& w) {
+    if (w.collection) all = std::move(w.collection->all);
+    w.collection.reset();
+    w.set_state();
+  });
+  all.end = end;
+  return all;
+}
+
+void write_trace(const Collected& collected, const std::string& path) {
+  std::string text(kHead);
+  text += "\n" + process_name_text();
+  std::map<std::uint32_t, std::int64_t> rows;
+  for (const Collected::Event& event : collected.events)
+    if (const auto [at, is_new] = rows.try_emplace(event.row, kFirstRow + std::ssize(rows)); is_new)
+      text += ",\n" + row_name_text(at->second, collected.texts[event.row]);
+  for (const Collected::Event& event : collected.events) {
+    text += ",\n" + span_text(collected.texts[event.category], collected.texts[event.name]);
+    append_time(text, rows.at(event.row), event.begin - collected.begin, event.end - collected.begin,
+                collected.texts[event.details]);
+  }
+  for (const Collected::Level& level : collected.levels)
+    text += ",\n" + level_text(collected.texts[level.name], level.at - collected.begin, level.value);
+  text += kEnd;
+  write_file(path, std::as_bytes(std::span(text)));
 }
 
 void before_stop(void (*give)()) {

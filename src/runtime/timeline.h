@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "systole/runtime/timeline.h"
 
@@ -28,7 +29,7 @@ inline bool is_on() {
 
 std::int64_t now();  // nanoseconds of a clock that does not jump
 
-// JSON text of an object, for the details of spans: {"items":3,"kind":"map"}.
+// JSON text of an object, for the details of spans: {"items":3,"kind":"map"}; without texts that are empty.
 using Detail = std::pair<std::string_view, std::variant<std::int64_t, std::string_view>>;
 std::string details(std::initializer_list<Detail> pairs);
 
@@ -40,8 +41,55 @@ void record(std::string_view category, std::string_view name, std::int64_t begin
 void record_on(std::string_view row, std::string_view category, std::string_view name, std::int64_t begin,
                std::int64_t end, std::string_view details = {});
 
+// How much there is of something from now on, the bytes in use on a device for instance.
+void level(std::string_view name, std::int64_t value);
+
+// Bytes in use on a device, "cuda:0 memory", as a level: after every change, and when a recording begins.
+class Usage {
+ public:
+  explicit Usage(std::string name);
+  ~Usage();
+  Usage(const Usage&) = delete;
+  Usage& operator=(const Usage&) = delete;
+  void add(std::int64_t bytes) noexcept {  // below zero: given back
+    const std::int64_t all = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    if (is_on()) show(all);
+  }
+  void show() const noexcept { show(bytes_.load(std::memory_order_relaxed)); }
+  std::int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  void show(std::int64_t bytes) const noexcept;
+  const std::string name_;
+  std::atomic<std::int64_t> bytes_{0};
+};
+
 // `give` is called whenever a timeline is about to end, to record what it has held back.
 void before_stop(void (*give)());
+
+// What was recorded, kept in memory, beside a file or without one. Texts stand once and have numbers.
+struct Collected {
+  struct Event {
+    std::uint32_t row, category, name, details;  // of texts
+    std::int64_t begin, end;                     // nanoseconds of now()
+  };
+  struct Level {
+    std::uint32_t name;
+    std::int64_t at, value;
+  };
+  std::vector<std::string> texts;
+  std::vector<Event> events;
+  std::vector<Level> levels;
+  std::int64_t lost = 0;  // events and levels that found no room
+  std::int64_t begin = 0, end = 0;
+};
+// Throws kInvalidArgument while it is done already.
+void start_collecting(std::int64_t most_events);
+void restart_collecting();  // without what there is so far
+Collected stop_collecting();
+
+// The events as a file of Perfetto's.
+void write_trace(const Collected& collected, const std::string& path);
 
 // Records the time from here to the end of the block. The texts must live as long.
 class Span {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "runtime/timeline.h"
 #include "systole/base/error.h"
 
 namespace systole::cpu {
@@ -103,15 +104,24 @@ Pool& pool() {
   return *only;
 }
 
+timeline::Usage& usage() {
+  static timeline::Usage* const only = new timeline::Usage("cpu memory");
+  return *only;
+}
+
 }  // namespace
 
-void GiveBack::operator()(std::byte* memory) const { pool().put(memory, bytes); }
+void GiveBack::operator()(std::byte* memory) const {
+  usage().add(-bytes);
+  pool().put(memory, bytes);
+}
 
 Memory take(std::int64_t bytes) {
   if (bytes == 0) return {};
   void* const memory = pool().take(bytes);
   if (memory == nullptr)
     throw Error(ErrorKind::kOutOfMemory, "cpu", fmt::format("no memory for {} bytes", bytes));
+  usage().add(bytes);
   return Memory(static_cast<std::byte*>(memory), {bytes});
 }
 

@@ -196,6 +196,7 @@ Address Device::allocate(const Memory& owner, Stream stream) const {
   if (status == kErrorOutOfMemory)
     throw Error(ErrorKind::kOutOfMemory, fmt::format("cuda:{}", ordinal_), out_of_memory(owner));
   check(status, "cuMemAllocAsync");
+  usage_.add(owner.bytes());
   const std::lock_guard lock(mutex_);
   live_.insert(&owner);
   return address;
@@ -206,6 +207,7 @@ void Device::free(const Memory& owner, Stream stream) const noexcept {
     const std::lock_guard lock(mutex_);
     live_.erase(&owner);
   }
+  usage_.add(-owner.bytes());
   if (!is_lost()) succeeded(driver().cuMemFreeAsync(owner.address(), stream), "cuMemFreeAsync");
 }
 

@@ -16,6 +16,7 @@
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/memory.h"
+#include "runtime/timeline.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda {
@@ -70,6 +71,7 @@ class Device {
   int capability_ = 0, multiprocessors_ = 0;
   std::int64_t memory_bytes_ = 0;
   mutable Health health_;
+  mutable timeline::Usage usage_;
   mutable std::mutex open_mutex_;
   mutable std::unique_ptr<Opened> opened_;
   mutable std::atomic<const Opened*> ready_{nullptr};

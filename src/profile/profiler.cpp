@@ -1,0 +1,110 @@
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "profile/summary.h"
+#include "runtime/timeline.h"
+#include "systole/base/error.h"
+#include "systole/profile.h"
+#include "systole/runtime.h"
+#include "systole/tensor.h"
+#include "systole/tensor/kernels.h"
+
+namespace systole {
+
+namespace {
+
+// The clock is the program's only when its devices have done their work.
+void wait_for_devices() {
+  const DeviceName here = current_device();
+  try {
+    synchronize(here);
+  } catch (const Error& error) {  // a device that cannot be waited for has done its work when a run returns
+    if (error.kind() != ErrorKind::kUnsupported) throw;
+  }
+}
+
+double seconds_of(const std::function<void()>& f, std::int64_t steps) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::int64_t i = 0; i < steps; ++i) f();
+  wait_for_devices();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+struct Profiler::Impl {
+  ProfileOptions options;
+  std::int64_t steps = 0;
+  bool is_recording = false;
+};
+
+Profiler::Profiler(ProfileOptions options) : impl_(std::make_unique<Impl>()) {
+  if (options.most_events < 1)
+    throw Error(ErrorKind::kInvalidArgument, "Profiler: most_events", "no room for any", "1 or more",
+                std::to_string(options.most_events));
+  impl_->options = std::move(options);
+  wait_for_devices();
+  timeline::start_collecting(impl_->options.most_events);
+  impl_->is_recording = true;
+}
+
+Profiler::~Profiler() {
+  if (impl_ && impl_->is_recording) try {
+      timeline::stop_collecting();
+    } catch (...) {  // without memory: what was recorded is not wanted any more
+    }
+}
+
+Profiler::Profiler(Profiler&&) noexcept = default;
+
+Profiler& Profiler::operator=(Profiler&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+
+void Profiler::step() {
+  if (impl_) ++impl_->steps;
+}
+
+void Profiler::restart() {
+  if (!impl_ || !impl_->is_recording) return;
+  wait_for_devices();
+  impl_->steps = 0;
+  timeline::restart_collecting();
+}
+
+Profile Profiler::stop() {
+  if (!impl_ || !impl_->is_recording)
+    throw Error(ErrorKind::kInvalidArgument, "Profiler::stop", "nothing is recorded",
+                "one stop() for each Profiler");
+  wait_for_devices();
+  impl_->is_recording = false;
+  Profile made = profiling::summary(timeline::stop_collecting());  // which waits for CUPTI's records
+  made.title = impl_->options.title;
+  made.steps = impl_->steps;
+  Roof roof;
+  if (impl_->options.roof && !made.device.empty()) roof = Roof::measure(made.device);
+  profiling::place_under(roof, made);
+  return made;
+}
+
+Profile profile(const std::function<void()>& f, const ProfileRunOptions& options) {
+  if (options.steps < 1 || options.warm_up < 0)
+    throw Error(ErrorKind::kInvalidArgument, "profile", "the number of steps", "steps from 1, warm_up from 0",
+                std::to_string(options.steps < 1 ? options.steps : options.warm_up));
+  seconds_of(f, options.warm_up);
+  const double plain = seconds_of(f, options.steps);
+  Profiler profiler(options.profile);
+  f();
+  profiler.restart();
+  for (std::int64_t i = 0; i < options.steps; ++i) {
+    f();
+    profiler.step();
+  }
+  Profile made = profiler.stop();
+  made.plain_seconds = plain;
+  return made;
+}
+
+}  // namespace systole

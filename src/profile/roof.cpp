@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "base/log.h"
+#include "systole/base/error.h"
+#include "systole/profile.h"
+#include "systole/tensor.h"
+
+namespace systole {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Seconds of a call, the best of several rounds. `wait` returns when the last result is there.
+template <class Call, class Wait>
+double seconds_of(const Call& call, const Wait& wait) {
+  constexpr double kRound = 0.05;
+  constexpr int kRounds = 5;
+  call();
+  wait();
+  int calls = 1;
+  double best = HUGE_VAL;
+  for (int round = 0; round < kRounds;) {
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    wait();
+    const double seconds = since(begin);
+    if (seconds < kRound && round == 0 && calls < 1 << 16) {
+      calls *= 2;
+      continue;
+    }
+    best = std::min(best, seconds / calls);
+    ++round;
+  }
+  return best;
+}
+
+// A value is made when one of its elements can be read.
+auto make_waiter() {
+  return [first = compile([](const Tensor& x) { return flatten(x)[0]; })](const Tensor& x) {
+    first(x).literal();
+  };
+}
+
+double copy_rate(std::int64_t elements) {
+  const auto negate = compile([](const Tensor& x) { return -x; });
+  const auto wait = make_waiter();
+  const Tensor x = full({elements}, 1.5).eval();
+  Tensor y;
+  const double seconds = seconds_of([&] { y = negate(x); }, [&] { wait(y); });
+  return 2 * 4 * static_cast<double>(elements) / seconds;
+}
+
+double product_rate(std::int64_t side, DType dtype) {
+  const auto multiply = compile([](const Tensor& a, const Tensor& b) { return matmul(a, b); });
+  const auto wait = make_waiter();
+  const Tensor a = full({side, side}, 0.5).to(dtype).eval();
+  Tensor y;
+  const double seconds = seconds_of([&] { y = multiply(a, a); }, [&] { wait(y); });
+  return 2 * std::pow(static_cast<double>(side), 3) / seconds;
+}
+
+Roof measured(const std::string& device) {
+  const DeviceScope scope(device);
+  const std::string backend = current_device().backend;
+  const bool is_slow = backend == "reference", is_fast = backend == "cuda";
+  const std::int64_t elements = is_slow ? 1 << 14 : is_fast ? 1 << 28 : 1 << 25;
+  const std::int64_t side = is_slow ? 32 : is_fast ? 8192 : 1024;
+  Roof roof{.device = device};
+  for (const std::int64_t part : {4, 2, 1})
+    roof.bytes_per_second = std::max(roof.bytes_per_second, copy_rate(elements / part));
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    if (dtype != DType::f32 && !is_fast) continue;  // no faster where there are no units for it
+    double best = 0;
+    for (const std::int64_t part : {2, 1}) best = std::max(best, product_rate(side / part, dtype));
+    roof.products.push_back({dtype, best});
+  }
+  return roof;
+}
+
+}  // namespace
+
+double Roof::flops_per_second(DType dtype) const {
+  double rate = 0;
+  for (const Product& product : products)
+    if (product.dtype == dtype || (rate == 0 && product.dtype == DType::f32)) rate = product.flops_per_second;
+  return rate;
+}
+
+double Roof::least_seconds(double bytes, double flops, DType dtype) const {
+  const double peak = flops_per_second(dtype);
+  double least = 0;
+  if (bytes_per_second > 0) least = bytes / bytes_per_second;
+  if (peak > 0) least = std::max(least, flops / peak);
+  return least;
+}
+
+Roof Roof::measure(const std::string& device) {
+  static std::mutex mutex;
+  static std::map<std::string, Roof> known;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(device); found != known.end()) return found->second;
+  return known[device] = measured(device);
+}
+
+}  // namespace systole

@@ -1,0 +1,323 @@
+#include "profile/summary.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "io/json.h"
+
+namespace systole {
+
+namespace {
+
+using timeline::Collected;
+using Event = Collected::Event;
+
+double seconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e9; }
+
+}  // namespace
+
+namespace profiling {
+
+namespace {
+
+constexpr std::size_t kMostGaps = 100;
+
+// The details of an event, of step_details() and of CUPTI's records.
+struct Facts {
+  std::map<std::string, std::string, std::less<>> words;
+  std::map<std::string, std::int64_t, std::less<>> numbers;
+
+  std::string text(std::string_view name) const {
+    const auto found = words.find(name);
+    return found == words.end() ? std::string() : found->second;
+  }
+  std::int64_t number(std::string_view name) const {
+    const auto found = numbers.find(name);
+    return found == numbers.end() ? 0 : found->second;
+  }
+};
+
+Facts facts_of(std::string text) {
+  Facts facts;
+  if (text.empty()) return facts;
+  io::JsonReader reader(text, "timeline");
+  reader.begin_object();
+  for (std::string_view key; reader.next_key(key);) {
+    const std::string name(key);
+    switch (reader.kind()) {
+      case io::JsonReader::Kind::string: facts.words[name] = reader.string(); break;
+      case io::JsonReader::Kind::number: facts.numbers[name] = reader.integer(); break;
+      default: reader.skip();
+    }
+  }
+  return facts;
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find("; "), text.size());
+    parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 2, text.size()));
+  }
+  return parts;
+}
+
+struct Interval {
+  std::int64_t begin, end;
+  std::uint32_t name;
+};
+
+// The work of the device: what is summed, and when there was any.
+struct DeviceWork {
+  std::string device, source;
+  struct Done {
+    const Event* event;
+    std::int64_t nanoseconds;  // its own, without what ran inside it
+  };
+  std::vector<Done> done;
+};
+
+class Summary {
+ public:
+  explicit Summary(const Collected& collected) : collected_(collected) {
+    std::set<std::uint32_t> distinct;
+    for (const Event& event : collected.events) distinct.insert(event.details);
+    for (const std::uint32_t d : distinct) facts_.emplace(d, facts_of(collected.texts[d]));
+  }
+
+  Profile profile() {
+    Profile made;
+    const DeviceWork work = device_work();
+    made.device = work.device;
+    made.source = work.source;
+    made.seconds = seconds_of(collected_.end - collected_.begin);
+    made.lost_events = collected_.lost;
+    made.rows = rows(work);
+    find_gaps(work, made);
+    made.host_seconds = host_seconds();
+    made.memory = memory();
+    return made;
+  }
+
+ private:
+  const std::string& text(std::uint32_t number) const { return collected_.texts[number]; }
+  bool is(const Event& event, std::string_view category) const { return text(event.category) == category; }
+  const Facts& facts(const Event& event) const { return facts_.at(event.details); }
+
+  // GPUs tell their own times; elsewhere steps are timed, and at least runs are.
+  DeviceWork device_work() const {
+    std::map<std::string, std::int64_t> gpus, runs;
+    bool has_steps = false;
+    for (const Event& event : collected_.events) {
+      if (is(event, "gpu"))
+        gpus[text(event.row).substr(0, text(event.row).find(' '))] += event.end - event.begin;
+      if (is(event, "run")) runs[facts(event).text("device")] += event.end - event.begin;
+      has_steps |= is(event, "step") || is(event, "kernel");
+    }
+    const auto most = [](const std::map<std::string, std::int64_t>& all) {
+      const auto found = std::max_element(all.begin(), all.end(),
+                                          [](const auto& a, const auto& b) { return a.second < b.second; });
+      return found == all.end() ? std::string() : found->first;
+    };
+    DeviceWork work;
+    if (!gpus.empty()) {
+      work.device = most(gpus);
+      work.source = "CUPTI";
+      for (const Event& event : collected_.events)
+        if (is(event, "gpu") && text(event.row).starts_with(work.device + " "))
+          work.done.push_back({&event, event.end - event.begin});
+      return work;
+    }
+    work.device = most(runs);
+    work.source = has_steps ? "timers" : "runs";
+    add_own_times(work, has_steps);
+    return work;
+  }
+
+  // Loops are steps with steps inside.
+  void add_own_times(DeviceWork& work, bool has_steps) const {
+    std::map<std::uint32_t, std::vector<const Event*>> threads;
+    for (const Event& event : collected_.events)
+      if (has_steps ? is(event, "step") || is(event, "kernel")
+                    : is(event, "run") && facts(event).text("device") == work.device)
+        threads[event.row].push_back(&event);
+    for (auto& [thread, events] : threads) {
+      std::sort(events.begin(), events.end(), [](const Event* a, const Event* b) {
+        return std::pair(a->begin, -a->end) < std::pair(b->begin, -b->end);
+      });
+      std::vector<std::size_t> open;  // of work.done
+      for (const Event* event : events) {
+        while (!open.empty() && work.done[open.back()].event->end <= event->begin) open.pop_back();
+        if (!open.empty()) work.done[open.back()].nanoseconds -= event->end - event->begin;
+        open.push_back(work.done.size());
+        work.done.push_back({event, event->end - event->begin});
+      }
+    }
+  }
+
+  static std::string kind_of(const Event&, const Facts& facts, std::string_view category) {
+    if (const std::string kind = facts.text("kind"); !kind.empty()) return kind;
+    const std::string work = facts.text("work");
+    if (work.starts_with("copy")) return "copy";
+    if (work == "memset") return work;
+    return category == "run" ? "run" : "kernel";
+  }
+
+  std::vector<Profile::Row> rows(const DeviceWork& work) const {
+    using Key = std::tuple<std::string, std::string, std::string, std::int64_t, std::int64_t>;
+    std::map<Key, Profile::Row> all;
+    for (const auto& [event, nanoseconds] : work.done) {
+      const Facts& f = facts(*event);
+      const std::string kind = kind_of(*event, f, text(event->category));
+      const bool is_move = kind == "copy" || kind == "memset";
+      const std::string ran = is_move ? "driver" : f.text("ran");
+      const std::int64_t bytes = is_move ? 0 : f.number("bytes");
+      Profile::Row& row = all[{text(event->name), kind, ran, bytes, f.number("flops")}];
+      row.name = text(event->name);
+      row.kind = kind;
+      row.ran = ran;
+      row.seconds += seconds_of(nanoseconds);
+      row.flops = f.number("flops");
+      if (const std::optional<DType> dtype = parse_dtype(f.text("dtype"))) row.dtype = *dtype;
+      if (row.calls == 0) row.declined = split(f.text("declined"));
+      if (is_move)  // of one call: the mean
+        row.bytes += (f.number("bytes") - row.bytes) / (row.calls + 1);
+      else
+        row.bytes = bytes;
+      ++row.calls;
+      if (work.source == "CUPTI") add_launch(row, f, nanoseconds);
+    }
+    std::vector<Profile::Row> made;
+    for (auto& [key, row] : all) {
+      // Each of a step's kernels is launched at least once in every call.
+      for (const Profile::Launched& launched : row.launched) row.calls = std::min(row.calls, launched.calls);
+      made.push_back(std::move(row));
+    }
+    return made;
+  }
+
+  static void add_launch(Profile::Row& row, const Facts& f, std::int64_t nanoseconds) {
+    const std::string name = f.text("work"), grid = f.text("grid"), block = f.text("block");
+    auto at = std::find_if(row.launched.begin(), row.launched.end(), [&](const Profile::Launched& l) {
+      return l.name == name && l.grid == grid && l.block == block;
+    });
+    if (at == row.launched.end()) {
+      at = row.launched.insert(at, {name, grid, block});
+      at->registers = f.number("registers");
+      at->shared_bytes = f.number("shared bytes");
+      at->local_bytes = f.number("local bytes");
+      at->occupancy = static_cast<double>(f.number("occupancy %")) / 100;
+    }
+    ++at->calls;
+    at->seconds += seconds_of(nanoseconds);
+  }
+
+  // The union of the device's work and what lies between, from the beginning to the end.
+  void find_gaps(const DeviceWork& work, Profile& made) const {
+    std::vector<Interval> intervals;
+    for (const auto& [event, nanoseconds] : work.done)
+      intervals.push_back({event->begin, event->end, event->name});
+    std::sort(intervals.begin(), intervals.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    std::int64_t at = collected_.begin, busy = 0;
+    std::string last = "the beginning";
+    const auto gap = [&](std::int64_t to, const std::string& before) {
+      if (to <= at) return;
+      made.gaps.push_back({seconds_of(at - collected_.begin), seconds_of(to - at), last, before});
+    };
+    for (const Interval& interval : intervals) {
+      const std::int64_t begin = std::clamp(interval.begin, collected_.begin, collected_.end),
+                         end = std::clamp(interval.end, collected_.begin, collected_.end);
+      gap(begin, text(interval.name));
+      busy += std::max<std::int64_t>(end - std::max(begin, at), 0);
+      if (end > at) last = text(interval.name);
+      at = std::max(at, end);
+    }
+    gap(collected_.end, "the end");
+    made.busy_seconds = seconds_of(busy);
+    made.idle_seconds = 0;
+    for (const Profile::Gap& each : made.gaps) made.idle_seconds += each.seconds;
+    std::stable_sort(made.gaps.begin(), made.gaps.end(),
+                     [](const Profile::Gap& a, const Profile::Gap& b) { return a.seconds > b.seconds; });
+    if (made.gaps.size() > kMostGaps) made.gaps.resize(kMostGaps);
+  }
+
+  double host_seconds() const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> all;
+    for (const Event& event : collected_.events)
+      if (is(event, "run") || is(event, "compile")) all.emplace_back(event.begin, event.end);
+    std::sort(all.begin(), all.end());
+    std::int64_t at = collected_.begin, sum = 0;
+    for (const auto& [begin, end] : all) {
+      sum += std::max<std::int64_t>(std::min(end, collected_.end) - std::max(begin, at), 0);
+      at = std::max(at, end);
+    }
+    return seconds_of(sum);
+  }
+
+  std::vector<Profile::Memory> memory() const {
+    constexpr std::string_view kEnd = " memory";
+    std::map<std::uint32_t, Profile::Memory> all;
+    for (const Collected::Level& level : collected_.levels) {
+      const std::string& name = text(level.name);
+      if (!name.ends_with(kEnd)) continue;
+      Profile::Memory& one = all[level.name];
+      one.device = name.substr(0, name.size() - kEnd.size());
+      one.peak_bytes = std::max(one.peak_bytes, level.value);
+      one.levels.push_back({seconds_of(level.at - collected_.begin), level.value});
+    }
+    std::vector<Profile::Memory> made;
+    for (auto& [name, one] : all) made.push_back(std::move(one));
+    return made;
+  }
+
+  const Collected& collected_;
+  std::map<std::uint32_t, Facts> facts_;
+};
+
+}  // namespace
+
+Profile summary(Collected collected) {
+  // What was under way before it began.
+  std::erase_if(collected.events, [&](const Event& event) { return event.end <= collected.begin; });
+  auto recording = std::make_shared<const Profile::Recording>(Profile::Recording{std::move(collected)});
+  Profile made = Summary(recording->collected).profile();
+  made.recording = std::move(recording);
+  return made;
+}
+
+void place_under(const Roof& roof, Profile& profile) {
+  profile.roof = roof;
+  for (Profile::Row& row : profile.rows) {
+    if (row.ran == "driver" && row.name != "copy on the device")
+      continue;  // not by the device's memory alone
+    const double bytes = static_cast<double>(row.bytes) * (row.ran == "driver" ? 2 : 1);
+    row.least_seconds = roof.least_seconds(bytes, static_cast<double>(row.flops), row.dtype);
+  }
+  std::stable_sort(profile.rows.begin(), profile.rows.end(),
+                   [](const Profile::Row& a, const Profile::Row& b) {
+                     return std::pair(a.lost_seconds(), a.seconds) > std::pair(b.lost_seconds(), b.seconds);
+                   });
+}
+
+}  // namespace profiling
+
+std::vector<Profile::Span> Profile::spans() const {
+  std::vector<Span> made;
+  if (!recording) return made;
+  const Collected& all = recording->collected;
+  made.reserve(all.events.size());
+  for (const Event& event : all.events)
+    made.push_back({all.texts[event.row], all.texts[event.category], all.texts[event.name],
+                    seconds_of(event.begin - all.begin), seconds_of(event.end - event.begin)});
+  std::stable_sort(made.begin(), made.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  return made;
+}
+
+}  // namespace systole

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFolders[] = {
     "base", "ir",    "ops", "eval", "autodiff", "compile", "codegen", "runtime", "backend", "tensor",
-    "nn",   "optim", "io",  "data", "train",    "tune",    "deploy",  "serve",   "cli"};
+    "nn",   "optim", "io",  "data", "profile",  "train",   "tune",    "deploy",  "serve",   "cli"};
 constexpr std::string_view kVendorPrefixes[] = {"cuda",    "cudnn", "cublas", "cupti", "nvrtc", "dnnl",
                                                 "oneapi/", "CL/",   "xla/",   "pjrt",  "llvm/", "clang/"};
 

@@ -9,8 +9,8 @@
 //   p.save("profile");                  // profile/index.html, trace.json (ui.perfetto.dev), profile.json
 //
 // A part of a longer program is between a Profiler and its stop(); a training has a callback,
-// training::profile (train/callback.h); the command is `systole profile`. One profiler records at a time, and
-// all threads of the process.
+// training::profile_steps (train/callback.h); the command is `systole profile`. One profiler records at a
+// time, and all threads of the process.
 //
 // Device times are CUPTI's on CUDA, so a compiled step stays one launch. On cpu and opencl every step is
 // timed; on PJRT every run, as plugins tell no more.

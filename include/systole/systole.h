@@ -13,6 +13,7 @@
 #include "systole/nn.h"
 #include "systole/ops.h"
 #include "systole/optim.h"
+#include "systole/profile.h"
 #include "systole/runtime.h"
 #include "systole/runtime/timeline.h"
 #include "systole/tensor.h"

@@ -37,6 +37,7 @@ Action add_ops(CLI::App& app);
 Action add_devices(CLI::App& app);
 Action add_doctor(CLI::App& app);
 Action add_bench(CLI::App& app);
+Action add_profile(CLI::App& app);
 Action add_tpu(CLI::App& app);
 Action add_cache(CLI::App& app);
 Action add_data(CLI::App& app);
@@ -56,6 +57,7 @@ inline constexpr Command kCommands[] = {
     {"devices", "List the devices graphs can run on", add_devices},
     {"doctor", "Check compiler, libraries, drivers and caches", add_doctor},
     {"bench", "Measure how fast models and kernels run, also against a live peer", add_bench},
+    {"profile", "Show where the time of a training, model or graph goes", add_profile},
     {"tpu", "Compile training steps for TPUs that are not there", add_tpu},
     {"data", "Fetch data sets, and show what they hold", add_data},
     {"cache", "Show or clear the cache of compiled programs", add_cache},

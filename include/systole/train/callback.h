@@ -22,6 +22,7 @@
 
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
+#include "systole/profile.h"
 #include "systole/train/history.h"
 #include "systole/train/saved_model.h"
 
@@ -132,6 +133,18 @@ struct ReduceOnPlateauOptions {
   Mode mode = Mode::automatic;
 };
 SYSTOLE_API CallbackRef reduce_on_plateau(ReduceOnPlateauOptions options = {});
+
+// A part of the training under the profiler (profile.h): after `skip` steps, `steps` by the clock alone and
+// as many recorded, rounded up to launches. The folder gets index.html, trace.json and profile.json, fit's
+// output the table.
+struct ProfileStepsOptions {
+  std::filesystem::path folder = "profile";
+  std::int64_t skip = 10, steps = 50;
+  bool stop = false;                              // the training ends when it is done
+  std::function<void(const Profile&)> done = {};  // is given it too
+  ProfileOptions profile = {};
+};
+SYSTOLE_API CallbackRef profile_steps(ProfileStepsOptions options = {});
 
 SYSTOLE_API CallbackRef on_epoch_end(std::function<void(Run&)> f);
 SYSTOLE_API CallbackRef on_steps_end(std::function<void(Run&)> f);

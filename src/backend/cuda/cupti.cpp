@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -77,6 +78,16 @@ std::string_view copy_name(int kind) {
     case kDeviceToDevice: return "copy on the device";
     default: return "copy";
   }
+}
+
+// In per cent, of a device that is in use.
+std::int64_t occupancy_of(const KernelRecord& record) {
+  for (const auto& device : all_devices().usable)
+    if (device->ordinal() == static_cast<int>(record.device))
+      return std::llround(
+          100 * device->occupancy(record.block_x * record.block_y * record.block_z, record.registers,
+                                  std::int64_t{record.static_shared} + record.dynamic_shared));
+  return 0;
 }
 
 // All that CUPTI's threads and ours share. `control_` is held while CUPTI is started and stopped, and never
@@ -351,7 +362,8 @@ void Recorder::read(std::uint8_t* buffer, std::size_t valid) {
                                {"block", block},
                                {"registers", number(record.registers)},
                                {"shared bytes", number(record.static_shared) + number(record.dynamic_shared)},
-                               {"local bytes", number(record.local_per_thread)}});
+                               {"local bytes", number(record.local_per_thread)},
+                               {"occupancy %", occupancy_of(record)}});
         const Named step = step_of(record.call, record.node);
         if (!step.details.empty()) details.replace(details.size() - 1, 1, "," + step.details.substr(1));
         add(all, record, name, std::move(details), step);

@@ -98,7 +98,7 @@ struct Device::Opened {
   mutable PinnedRing uploads, downloads;
 };
 
-Device::Device(int ordinal) : ordinal_(ordinal) {
+Device::Device(int ordinal) : ordinal_(ordinal), usage_(fmt::format("cuda:{} memory", ordinal)) {
   const Driver& cu = driver();
   check(cu.cuDeviceGet(&handle_, ordinal), "cuDeviceGet");
   std::array<char, 256> name{};
@@ -111,12 +111,32 @@ Device::Device(int ordinal) : ordinal_(ordinal) {
                 "compute capability 7.5 (Turing) or newer",
                 fmt::format("{}.{}", capability_ / 10, capability_ % 10));
   multiprocessors_ = attribute(kMultiprocessors, handle_);
+  room_ = {attribute(kThreadsOfMultiprocessor, handle_), attribute(kRegistersOfMultiprocessor, handle_),
+           attribute(kSharedOfMultiprocessor, handle_), attribute(kBlocksOfMultiprocessor, handle_),
+           attribute(kReservedSharedOfBlock, handle_)};
   std::size_t bytes = 0;
   check(cu.cuDeviceTotalMem(&bytes, handle_), "cuDeviceTotalMem");
   memory_bytes_ = static_cast<std::int64_t>(bytes);
   if (attribute(kMemoryPoolsSupported, handle_) == 0)
     throw Error(ErrorKind::kUnsupported, fmt::format("cuda:{}", ordinal),
                 fmt::format("the driver has no memory pools for {}", name_));
+}
+
+// Registers are given to warps by 256, warps to four schedulers, shared memory by 128 bytes.
+double Device::occupancy(int threads, int registers, std::int64_t shared_bytes) const {
+  constexpr int kWarp = 32, kRegisters = 256, kSchedulers = 4, kShared = 128;
+  if (threads < 1 || room_.threads < 1 || room_.blocks < 1) return 0;
+  const auto rounded = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
+  const std::int64_t warps = rounded(threads, kWarp) / kWarp;
+  std::int64_t blocks = std::min<std::int64_t>(room_.blocks, room_.threads / (warps * kWarp));
+  if (registers > 0 && room_.registers > 0) {
+    const std::int64_t of_warp = rounded(std::int64_t{registers} * kWarp, kRegisters);
+    blocks = std::min(blocks, room_.registers / kSchedulers / of_warp * kSchedulers / warps);
+  }
+  if (const std::int64_t shared = rounded(shared_bytes + room_.reserved_shared, kShared);
+      shared > 0 && room_.shared > 0)
+    blocks = std::min(blocks, room_.shared / shared);
+  return static_cast<double>(blocks * warps * kWarp) / room_.threads;
 }
 
 Device::~Device() {

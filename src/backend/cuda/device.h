@@ -33,6 +33,8 @@ class Device {
   const std::string& architecture() const { return architecture_; }  // "sm_90"
   int capability() const { return capability_; }                     // 90
   int multiprocessors() const { return multiprocessors_; }
+  // The share of a multiprocessor's threads that blocks of this kind keep at once; 0 where it is not known.
+  double occupancy(int threads, int registers, std::int64_t shared_bytes) const;
   std::int64_t memory_bytes() const { return memory_bytes_; }
 
   void activate() const;               // for the calling thread; every call of the driver needs it
@@ -69,6 +71,9 @@ class Device {
   int handle_ = 0;  // the driver's
   std::string name_, architecture_;
   int capability_ = 0, multiprocessors_ = 0;
+  struct {
+    int threads = 0, registers = 0, shared = 0, blocks = 0, reserved_shared = 0;
+  } room_;  // of a multiprocessor
   std::int64_t memory_bytes_ = 0;
   mutable Health health_;
   mutable timeline::Usage usage_;

@@ -36,8 +36,13 @@ enum DriverConstant : int {
   kPoolReleaseThreshold = 4,  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
   kMaxThreadsPerBlock = 1,    // CU_DEVICE_ATTRIBUTE_…
   kMultiprocessors = 16,
+  kThreadsOfMultiprocessor = 39,
   kComputeMajor = 75,
   kComputeMinor = 76,
+  kSharedOfMultiprocessor = 81,
+  kRegistersOfMultiprocessor = 82,
+  kBlocksOfMultiprocessor = 106,
+  kReservedSharedOfBlock = 111,
   kMemoryPoolsSupported = 115,
   kOnDevice = 1,   // CU_MEM_LOCATION_TYPE_DEVICE
   kReadWrite = 3,  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE

@@ -1,0 +1,340 @@
+// systole profile: where the time of a training, a model, a graph or a workload of the benchmarks goes.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/nearest.h"
+#include "cli/bench/prepared.h"
+#include "cli/bench/workloads.h"
+#include "cli/cli.h"
+#include "cli/sizes.h"
+#include "cli/terminal.h"
+#include "cli/train/data.h"
+#include "cli/train/evaluation.h"
+#include "cli/train/fit_options.h"
+#include "cli/train/model.h"
+#include "cli/train/settings.h"
+#include "cli/train/value.h"
+#include "data/counter_hash.h"
+#include "systole/base/error.h"
+#include "systole/ir/text.h"
+#include "systole/profile.h"
+#include "systole/tensor/kernels.h"
+#include "systole/tensor/random.h"
+#include "systole/train/trainer.h"
+
+namespace systole::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string what, model, data, device, out;
+  std::vector<std::string> sets, sizes;
+  std::int64_t steps = 50, skip = 10, batch = 0, rows = 20;
+  bool infer = false, many = false, json = false, no_roof = false;
+};
+
+// Work that is done over and over: `run(n)` makes n calls of `steps` steps each.
+struct Work {
+  std::string title;
+  std::function<void(std::int64_t)> run;
+  std::int64_t steps = 1;
+};
+
+Profile profile_of(const Work& work, const Options& options) {
+  const std::int64_t calls = std::max<std::int64_t>(1, (options.steps + work.steps - 1) / work.steps);
+  const auto run = [&](std::int64_t n) {
+    work.run(n);
+    synchronize(current_device());
+  };
+  run(std::max<std::int64_t>(1, options.skip / work.steps));
+  const auto begin = std::chrono::steady_clock::now();
+  run(calls);
+  const double plain = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  Profiler profiler({.title = work.title, .roof = !options.no_roof});
+  work.run(1);
+  profiler.restart();
+  work.run(calls);
+  for (std::int64_t i = 0; i < calls * work.steps; ++i) profiler.step();
+  Profile made = profiler.stop();
+  made.plain_seconds = plain;
+  return made;
+}
+
+// Numbers that any dtype has: indices of small tables, floats between -1 and 1.
+Tensor random_array(const Type& type, std::uint32_t seed) {
+  if (is_float(type.dtype))
+    return Tensor(data::hashed_uniform(seed, {DType::f32, type.shape})).to(type.dtype);
+  return Tensor(Literal::full(type, 1));
+}
+
+Shape with_batch(std::int64_t batch, const Shape& sample) {
+  Shape shape{batch};
+  for (const Dim& d : sample) shape.push_back(d);
+  return shape;
+}
+
+// A static type: symbols are the batch.
+Type bound_to(const Type& type, std::int64_t batch) {
+  Shape shape;
+  for (const Dim& d : type.shape) shape.push_back(d.is_static() ? d : Dim(batch));
+  return {type.dtype, shape};
+}
+
+Work saved_model(const Options& options) {
+  auto model = std::make_shared<SavedModel>(load_model(options.what, current_device().to_string()));
+  std::vector<Tensor> inputs;
+  const std::int64_t batch = options.batch > 0 ? options.batch : 1;
+  for (const SavedModel::Io& input : model->inputs())
+    inputs.push_back(
+        random_array(bound_to(input.type, batch), static_cast<std::uint32_t>(inputs.size())).eval());
+  return {fmt::format("{}, batch {}", model->name(), batch), [model, inputs](std::int64_t n) {
+            std::vector<Tensor> results;
+            for (std::int64_t i = 0; i < n; ++i) {
+              results = model->run(inputs);
+              for (Tensor& result : results) result = result.eval();
+            }
+            if (!results.empty()) results[0].literal();
+          }};
+}
+
+Work forward_of(const Options& options, const Settings& settings) {
+  auto model = std::make_shared<BuiltModel>(build_model(settings.model));
+  const std::int64_t batch = options.batch > 0 ? options.batch : settings.train.batch;
+  const Tensor x = random_array({model->input.dtype, with_batch(batch, model->input.shape)}, 1).eval();
+  const auto forward = compile([model](const Tensor& input) { return model->module.forward(input); });
+  return {fmt::format("{} forwards, batch {}", model->name, batch), [forward, x, model](std::int64_t n) {
+            Tensor y;
+            for (std::int64_t i = 0; i < n; ++i) y = forward(x);
+            if (y.defined()) y.literal();
+          }};
+}
+
+Work graph_of(const Options& options) {
+  const ir::Graph graph = bound(ir::parse_file(options.what), options.sizes);
+  auto compiled = std::make_shared<CompiledGraph>(systole::compile(graph, current_device().to_string()));
+  std::vector<Literal> inputs;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i)
+    inputs.push_back(random_array(graph.input_type(i), static_cast<std::uint32_t>(i)).literal());
+  return {fs::path(options.what).filename().string(), [compiled, inputs](std::int64_t n) {
+            for (std::int64_t i = 0; i < n; ++i) compiled->run_devices({inputs});
+          }};
+}
+
+bool on_accelerator() {
+  const DeviceName device = current_device();
+  return device.backend == "cuda" || device.backend == "tpu" ||
+         (device.backend == "pjrt" && device.plugin != "cpu");
+}
+
+// A workload of systole bench by its name; nothing for another text.
+std::optional<bench::Workload> workload_of(const Options& options) {
+  std::optional<bench::Workload> found;
+  for (const bench::Workload& work : bench::workloads(on_accelerator())) {
+    if (work.name != options.what) continue;
+    if (!found || work.batch == options.batch) found = work;
+  }
+  if (found && options.batch > 0) found->batch = options.batch;
+  return found;
+}
+
+Work benchmark(const bench::Workload& work, const Options& options) {
+  const bool many = options.many && work.kind == bench::Workload::Kind::train;
+  auto prepared = std::make_shared<bench::Prepared>(
+      bench::prepare(work, std::string(many ? bench::kManySteps : bench::kOneStep)));
+  return {fmt::format("{} {}, batch {}, {}{}", work.name, work.model, work.batch, work.dtype,
+                      many ? ", many steps a launch" : ""),
+          [prepared](std::int64_t n) { prepared->run(n); }, prepared->steps_per_call};
+}
+
+// Samples that mean nothing, for a model by itself.
+TrainingData random_data(const BuiltModel& model, const Settings& settings) {
+  TrainingData data;
+  data.kind = "random numbers";
+  data.input = model.input;
+  const bool is_text = is_integer(model.input.dtype);
+  const Shape& output = model.output;
+  data.task = output.rank() > 1 || is_text ? Task::words : Task::classes;
+  if (output.rank() == 1 && is_text) data.task = Task::classes;
+  data.outputs = output.rank() == 0 ? 1 : output[static_cast<std::size_t>(output.rank() - 1)].value();
+  const std::int64_t samples = 4 * settings.train.batch;
+  const Literal x = random_array({model.input.dtype, with_batch(samples, model.input.shape)}, 1).literal();
+  Shape labels{samples};
+  for (int i = 0; data.task == Task::words && i + 1 < output.rank(); ++i)
+    labels.push_back(output[static_cast<std::size_t>(i)]);
+  data.train = data::arrays(x, Literal::full({DType::i32, labels}, 0)).named("random numbers");
+  return data;
+}
+
+Profile profile_training(const Options& options, Settings settings) {
+  if (options.batch > 0) settings.train.batch = options.batch;
+  random::seed(static_cast<std::uint64_t>(settings.train.seed));
+  TrainingData data;
+  BuiltModel model;
+  if (settings.data.source.empty()) {
+    model = build_model(settings.model);
+    data = random_data(model, settings);
+  } else {
+    data = open_data(settings);
+    model = build_model(settings.model, data.input, data.task, data.outputs);
+  }
+  const std::int64_t outputs = model.output.empty() ? 1 : model.output[model.output.size() - 1].value();
+  const Prepare prepare = make_prepare(settings.data, data, model.input.shape);
+  const FitPlan plan = plan_fit(settings, data, model.module, outputs, prepare);
+  training::Trainer trainer(model.module, plan.optimizer, plan.trainer);
+  training::FitOptions fit = plan.fit;
+  fit.epochs = std::int64_t{1} << 30;  // until the callback ends it
+  fit.validation = {};
+  fit.validation_split = 0;
+  fit.verbose = 0;
+  Profile made;
+  bool is_made = false;
+  fit.callbacks = {training::profile_steps(
+      {.folder = {},
+       .skip = options.skip,
+       .steps = options.steps,
+       .stop = true,
+       .done =
+           [&](const Profile& profile) {
+             made = profile;
+             is_made = true;
+           },
+       .profile = {.title = fmt::format("{} on {}, batch {}", model.name, data.kind, settings.train.batch),
+                   .roof = !options.no_roof}})};
+  const training::FitResult result = trainer.fit(data.train, fit);
+  if (!is_made)
+    throw Error(ErrorKind::kUnsupported, "profile", "the training ended before it was recorded",
+                "more samples", result.interrupted ? "interrupted" : result.stopped);
+  return made;
+}
+
+bool is_run(const std::string& place) {
+  std::error_code error;
+  return fs::is_directory(place, error) && fs::exists(fs::path(place) / "config.toml", error);
+}
+
+Table settings_table(const Options& options) {
+  Table given;
+  if (is_run(options.what))
+    given = read_toml((fs::path(options.what) / "config.toml").string());
+  else if (!options.what.empty())
+    given = read_toml(options.what);
+  const auto set = [&](const char* key, const std::string& value, const char* option) {
+    if (!value.empty()) set_path(given, key, {value, option});
+  };
+  set("model.name", options.model, "--model");
+  set("data.source", options.data, "--data");
+  set("train.device", options.device, "--device");
+  for (const std::string& assignment : options.sets) apply_set(given, assignment);
+  return given;
+}
+
+Profile make_profile(const Options& options) {
+  const auto with_device = [&](const std::string& device, const auto& work) {
+    const DeviceScope scope(device.empty() ? "auto" : device);
+    return work();
+  };
+  const bool is_training = !options.model.empty() || is_run(options.what) || options.what.ends_with(".toml");
+  if (is_training) {
+    const Settings settings = settings_of(settings_table(options));
+    return with_device(settings.train.device, [&] {
+      if (!options.infer) return profile_training(options, settings);
+      return profile_of(forward_of(options, settings), options);
+    });
+  }
+  return with_device(options.device, [&] {
+    if (const std::optional<bench::Workload> work = workload_of(options))
+      return profile_of(benchmark(*work, options), options);
+    if (options.what.ends_with(".sir")) return profile_of(graph_of(options), options);
+    std::error_code error;
+    if (!fs::exists(options.what, error))
+      throw Error(ErrorKind::kNotFound, options.what, "there is no such file, run or workload",
+                  "a run's folder, a .toml, a .safetensors, a .sir, or T1 … K5 of systole bench");
+    return profile_of(saved_model(options), options);
+  });
+}
+
+int run(const Options& options) {
+  if (options.what.empty() == options.model.empty())
+    throw UsageError(options.what.empty() ? "nothing says what to profile: give a run, a file or --model"
+                                          : "give either a run or file, or --model");
+  const Profile made = make_profile(options);
+  const std::string out = !options.out.empty()   ? options.out
+                          : is_run(options.what) ? (fs::path(options.what) / "profile").string()
+                                                 : "profile";
+  made.save(out);
+  if (options.json) {
+    put(made.json() + "\n");
+    return 0;
+  }
+  put(made.table(static_cast<std::size_t>(options.rows)));
+  put(fmt::format("wrote {0}/index.html to look at, {0}/trace.json for ui.perfetto.dev, {0}/profile.json\n",
+                  out));
+  return 0;
+}
+
+}  // namespace
+
+Action add_profile(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  const auto positive = [] { return CLI::Validator(CLI::PositiveNumber).description(""); };
+  app.add_option(
+         "WHAT", options->what,
+         "a run's folder or a .toml: its training; a .safetensors or .sir: run forwards; or a workload of "
+         "systole bench: T1 … K5")
+      ->type_name("");
+  app.add_option("--model", options->model, "a model of the zoo, trained on --data or on random numbers")
+      ->type_name("NAME");
+  app.add_option("--data", options->data, "what it learns from: digits, mnist:DIR, …")->type_name("SOURCE");
+  app.add_option("--device", options->device, "where to run, as systole devices lists them")
+      ->type_name("NAME");
+  app.add_option("--steps", options->steps, "how many are recorded, rounded up to launches")
+      ->type_name("NUMBER")
+      ->check(positive())
+      ->capture_default_str();
+  app.add_option("--skip", options->skip, "steps before that do not count")
+      ->type_name("NUMBER")
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->capture_default_str();
+  app.add_option("--batch", options->batch, "samples of a step; else the run's own")
+      ->type_name("NUMBER")
+      ->check(positive());
+  app.add_option("--size", options->sizes, "the value of a symbolic size of a graph, e.g. N=32")
+      ->type_name("NAME=NUMBER")
+      ->allow_extra_args(false);
+  app.add_option("--set", options->sets, "any key of systole train")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--infer", options->infer, "with --model or a run: forwards alone");
+  app.add_flag("--many", options->many, "of a workload of systole bench: many steps a launch");
+  app.add_flag("--no-roof", options->no_roof, "do not measure what the device can do at most");
+  app.add_option("--rows", options->rows, "of the table")
+      ->type_name("NUMBER")
+      ->check(positive())
+      ->capture_default_str();
+  app.add_flag("--json", options->json, "print profile.json instead of the table");
+  app.add_option("-o,--out", options->out, "the folder to write to; else RUN/profile or profile")
+      ->type_name("DIR");
+  app.footer(
+      "Examples:\n"
+      "  systole profile --model cnn3 --data mnist:data/mnist --device cuda\n"
+      "  systole profile runs/mnist-mlp-1 --steps 200\n"
+      "  systole profile model.safetensors --batch 64\n"
+      "  systole profile T1 --device cuda --many\n\n"
+      "The table puts first what lost most time against the roof that is measured on this device.");
+  return [options] { return run(*options); };
+}
+
+}  // namespace systole::cli

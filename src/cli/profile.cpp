@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/nearest.h"
+#include "base/file.h"
 #include "cli/bench/prepared.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
@@ -29,6 +29,7 @@
 #include "systole/base/error.h"
 #include "systole/ir/text.h"
 #include "systole/profile.h"
+#include "systole/tensor/compiled.h"
 #include "systole/tensor/kernels.h"
 #include "systole/tensor/random.h"
 #include "systole/train/trainer.h"
@@ -123,13 +124,20 @@ Work forward_of(const Options& options, const Settings& settings) {
 }
 
 Work graph_of(const Options& options) {
-  const ir::Graph graph = bound(ir::parse_file(options.what), options.sizes);
-  auto compiled = std::make_shared<CompiledGraph>(systole::compile(graph, current_device().to_string()));
-  std::vector<Literal> inputs;
+  const ir::Graph graph = bound(ir::parse(read_text_file(options.what), options.what), options.sizes);
+  const DeviceName device = current_device();
+  const std::shared_ptr<runtime::Session> session = systole::compile(graph, device.to_string()).new_session();
+  auto arguments = std::make_shared<runtime::RunArguments>();
+  arguments->per_device.resize(1);
   for (std::size_t i = 0; i < graph.inputs().size(); ++i)
-    inputs.push_back(random_array(graph.input_type(i), static_cast<std::uint32_t>(i)).literal());
-  return {fs::path(options.what).filename().string(), [compiled, inputs](std::int64_t n) {
-            for (std::int64_t i = 0; i < n; ++i) compiled->run_devices({inputs});
+    arguments->per_device[0].push_back(
+        runtime::backend(device.backend_name())
+            .upload(random_array(graph.input_type(i), static_cast<std::uint32_t>(i)).literal(),
+                    device.ordinal));
+  return {fs::path(options.what).filename().string(), [session, arguments](std::int64_t n) {
+            std::vector<std::vector<runtime::BufferRef>> results;
+            for (std::int64_t i = 0; i < n; ++i) results = session->run(*arguments);
+            if (!results.empty() && !results[0].empty()) static_cast<void>(results[0][0]->to_host());
           }};
 }
 

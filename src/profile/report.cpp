@@ -323,17 +323,16 @@ void Profile::save_trace(const std::filesystem::path& file) const {
 }
 
 void Profile::save_page(const std::filesystem::path& file) const {
-  constexpr std::string_view kPlace = "/*PROFILE*/null";
   std::string data = json_of(*this, true), safe;
   for (std::size_t i = 0; i < data.size(); ++i) {  // no "</script" in it
     safe += data[i];
     if (data[i] == '<' && i + 1 < data.size() && data[i + 1] == '/') safe += '\\';
   }
   std::string page(profiling::kPage);
-  const std::size_t at = page.find(kPlace);
+  const std::size_t at = page.find(profiling::kPlace);
   if (at == std::string::npos)
     throw Error(ErrorKind::kInternal, "profile", "the page has no place for its data");
-  write_text(file, page.replace(at, kPlace.size(), safe));
+  write_text(file, page.replace(at, profiling::kPlace.size(), safe));
 }
 
 void Profile::save(const std::filesystem::path& folder) const {

@@ -522,6 +522,10 @@ void Timeline::stop() { timeline::stop_now(); }
 bool Timeline::is_running() { return timeline::is_on(); }
 
 Timeline::Scope::Scope(std::string_view name) {
+  if (nvtx::is_on()) {
+    nvtx::push(name);
+    is_range_ = true;
+  }
   if (!timeline::is_on()) return;
   name_ = name;
   begin_ = timeline::now();
@@ -529,6 +533,7 @@ Timeline::Scope::Scope(std::string_view name) {
 
 Timeline::Scope::~Scope() {
   if (begin_ >= 0) timeline::record("user", name_, begin_, timeline::now());
+  if (is_range_) nvtx::pop();
 }
 
 }  // namespace systole

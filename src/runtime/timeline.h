@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/nvtx.h"
 #include "systole/runtime/timeline.h"
 
 namespace systole::timeline {
@@ -91,11 +92,12 @@ Collected stop_collecting();
 // The events as a file of Perfetto's.
 void write_trace(const Collected& collected, const std::string& path);
 
-// Records the time from here to the end of the block. The texts must live as long.
+// Records the time from here to the end of the block, which is a range for NVIDIA's tools too. The texts must
+// live as long.
 class Span {
  public:
   Span(std::string_view category, std::string_view name, std::string_view details = {})
-      : category_(category), name_(name), details_(details), begin_(is_on() ? now() : -1) {}
+      : category_(category), name_(name), details_(details), range_(name), begin_(is_on() ? now() : -1) {}
   ~Span() {
     if (begin_ >= 0) record(category_, name_, begin_, now(), details_);
   }
@@ -104,6 +106,7 @@ class Span {
 
  private:
   const std::string_view category_, name_, details_;
+  const nvtx::Range range_;
   const std::int64_t begin_;
 };
 

@@ -44,6 +44,17 @@ TEST_F(CudaPlacement, SaysWhatThereIs) {
   EXPECT_EQ(fake().count("cuDevicePrimaryCtxRetain"), 0);  // to look is not to use
 }
 
+// By the table of compute capability 9.0: 64 warps, 65536 registers, 228 KiB and 32 blocks a multiprocessor.
+TEST_F(CudaPlacement, OccupancyIsWhatFits) {
+  const Device& device = device_of(0);
+  EXPECT_DOUBLE_EQ(device.occupancy(256, 32, 0), 1);
+  EXPECT_DOUBLE_EQ(device.occupancy(256, 40, 0), 0.75);
+  EXPECT_DOUBLE_EQ(device.occupancy(1024, 64, 0), 0.5);
+  EXPECT_DOUBLE_EQ(device.occupancy(128, 16, 100 * 1024), 0.125);
+  EXPECT_DOUBLE_EQ(device.occupancy(32, 16, 0), 0.5);
+  EXPECT_DOUBLE_EQ(device.occupancy(0, 16, 0), 0);
+}
+
 TEST_F(CudaPlacement, NamesMayBeInAnyCase) {
   for (const char* const name : {"cuda", "CUDA:0", "Cuda", "gpu", "GPU:0", "/gpu:0", "/device:GPU:0"})
     EXPECT_EQ(tensor({1.f}).to(name).device().to_string(), "cuda:0") << name;

@@ -29,7 +29,8 @@ class SYSTOLE_API Timeline {
   static void stop();  // finishes the file; nothing to do when there is none
   static bool is_running();
 
-  // The time from here to the end of the block. Scopes nest and may run in several threads at once.
+  // The time from here to the end of the block. Scopes nest and may run in several threads at once. Under
+  // Nsight they are NVTX ranges as well, with or without a timeline.
   class SYSTOLE_API Scope {
    public:
     explicit Scope(std::string_view name);
@@ -40,6 +41,7 @@ class SYSTOLE_API Timeline {
    private:
     std::string name_;
     std::int64_t begin_ = -1;  // nanoseconds; below zero: not recorded
+    bool is_range_ = false;    // of NVIDIA's tools
   };
 };
 

@@ -1,0 +1,332 @@
+// The profiler: what it makes of events whose times are known, and of a program that runs.
+
+#include "systole/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "compile/flops.h"
+#include "error_check.h"
+#include "profile/summary.h"
+#include "runtime/timeline.h"
+#include "scratch_folder.h"
+#include "systole/ir/text.h"
+#include "trainer_fixture.h"
+
+namespace systole {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using timeline::Collected;
+
+// Events by hand; times in microseconds.
+class Events {
+ public:
+  Events(double begin, double end) {
+    all_.begin = at(begin);
+    all_.end = at(end);
+  }
+  Events& add(const std::string& row, const std::string& category, const std::string& name, double begin,
+              double end, const std::string& details = {}) {
+    all_.events.push_back({text(row), text(category), text(name), text(details), at(begin), at(end)});
+    return *this;
+  }
+  Events& level(const std::string& name, double when, std::int64_t value) {
+    all_.levels.push_back({text(name), at(when), value});
+    return *this;
+  }
+  Profile profile(const Roof& roof = {}) const {
+    Profile made = profiling::summary(all_);
+    profiling::place_under(roof, made);
+    return made;
+  }
+
+ private:
+  static std::int64_t at(double microseconds) { return std::llround(1e6 + microseconds * 1e3); }
+  std::uint32_t text(const std::string& words) {
+    const auto found = std::find(all_.texts.begin(), all_.texts.end(), words);
+    if (found == all_.texts.end()) all_.texts.push_back(words);
+    return static_cast<std::uint32_t>(std::find(all_.texts.begin(), all_.texts.end(), words) -
+                                      all_.texts.begin());
+  }
+  Collected all_;
+};
+
+const Profile::Row& row(const Profile& profile, const std::string& name) {
+  for (const Profile::Row& each : profile.rows)
+    if (each.name == name) return each;
+  throw std::runtime_error("no row " + name);
+}
+
+constexpr const char* kStep =
+    R"({"work":"gemm","grid":"4x1x1","block":"256x1x1","registers":40,"shared bytes":1024,"local bytes":0,)"
+    R"("occupancy %":75,"kind":"library","ran":"cublaslt.matmul","dtype":"bf16","bytes":4000,"flops":8000000,)"
+    R"("items":0,"declined":"cudnn: no; tuned: too large"})";
+constexpr const char* kSecond =
+    R"({"work":"splitk","grid":"1x1x1","block":"64x1x1","registers":20,"shared bytes":0,"local bytes":8,)"
+    R"("kind":"library","ran":"cublaslt.matmul","dtype":"bf16","bytes":4000,"flops":8000000,"items":0,)"
+    R"("declined":"cudnn: no; tuned: too large"})";
+
+TEST(ProfileSummary, AddsUpAGpu) {
+  // Two streams that overlap from 20 to 25; nothing from 40 to 60, and before 10 and after 90.
+  const Profile p = Events(0, 100)
+                        .add("main", "run", "run main", 0, 30, R"({"device":"cuda:0"})")
+                        .add("cuda:0 stream 7", "gpu", "k0 dot_general", 10, 20, kStep)
+                        .add("cuda:0 stream 7", "gpu", "k0 dot_general", 20, 25, kSecond)
+                        .add("cuda:0 stream 8", "gpu", "copy to the device", 20, 40,
+                             R"({"work":"copy to the device","bytes":1000})")
+                        .add("cuda:0 stream 7", "gpu", "k0 dot_general", 60, 75, kStep)
+                        .add("cuda:0 stream 7", "gpu", "k0 dot_general", 75, 90, kSecond)
+                        .add("main", "step", "k0 dot_general", 1, 2, kStep)  // its launch
+                        .profile({.device = "cuda:0",
+                                  .bytes_per_second = 1e9,
+                                  .products = {{DType::f32, 1e12}, {DType::bf16, 2e12}}});
+  EXPECT_EQ(p.device, "cuda:0");
+  EXPECT_EQ(p.source, "CUPTI");
+  EXPECT_NEAR(p.seconds, 100e-6, 1e-12);
+  EXPECT_NEAR(p.busy_seconds, 60e-6, 1e-12);
+  EXPECT_NEAR(p.idle_seconds, 40e-6, 1e-12);
+  EXPECT_NEAR(p.host_seconds, 30e-6, 1e-12);
+  ASSERT_EQ(p.gaps.size(), 3U);
+  EXPECT_NEAR(p.gaps[0].seconds, 20e-6, 1e-12);
+  EXPECT_NEAR(p.gaps[0].begin, 40e-6, 1e-12);
+  EXPECT_EQ(p.gaps[0].after, "copy to the device");
+  EXPECT_EQ(p.gaps[0].before, "k0 dot_general");
+  EXPECT_EQ(p.gaps[1].after, "the beginning");
+  EXPECT_EQ(p.gaps[2].before, "the end");
+
+  ASSERT_EQ(p.rows.size(), 2U);
+  EXPECT_EQ(p.rows[0].name, "k0 dot_general");  // it lost most
+  const Profile::Row& dot = p.rows[0];
+  EXPECT_EQ(dot.calls, 2);  // of two kernels each
+  EXPECT_EQ(dot.kind, "library");
+  EXPECT_EQ(dot.ran, "cublaslt.matmul");
+  EXPECT_EQ(dot.dtype, DType::bf16);
+  EXPECT_NEAR(dot.seconds, 45e-6, 1e-12);
+  EXPECT_EQ(dot.declined, (std::vector<std::string>{"cudnn: no", "tuned: too large"}));
+  // 4000 bytes at 1 GB/s and 8 MFLOP at 2 TFLOP/s take 4 µs each.
+  EXPECT_NEAR(dot.least_seconds, 4e-6, 1e-12);
+  EXPECT_NEAR(dot.lost_seconds(), 37e-6, 1e-12);
+  EXPECT_NEAR(dot.share_of_roof(), 8. / 45, 1e-9);
+  EXPECT_NEAR(dot.bytes_per_second(), 8000 / 45e-6, 1);
+  EXPECT_NEAR(dot.flops_per_second(), 16e6 / 45e-6, 1e3);
+  ASSERT_EQ(dot.launched.size(), 2U);
+  EXPECT_EQ(dot.launched[0].name, "gemm");
+  EXPECT_EQ(dot.launched[0].registers, 40);
+  EXPECT_EQ(dot.launched[0].shared_bytes, 1024);
+  EXPECT_NEAR(dot.launched[0].occupancy, 0.75, 1e-9);
+  EXPECT_NEAR(dot.launched[0].seconds, 25e-6, 1e-12);
+  EXPECT_EQ(dot.launched[1].local_bytes, 8);
+  const Profile::Row& copy = row(p, "copy to the device");
+  EXPECT_EQ(copy.kind, "copy");
+  EXPECT_EQ(copy.bytes, 1000);
+  EXPECT_EQ(copy.least_seconds, 0);  // not by the device's memory alone
+}
+
+TEST(ProfileSummary, LoopsDoNotCountWhatRunsInThem) {
+  constexpr const char* kDevice = R"({"device":"cpu"})";
+  const Profile p = Events(0, 100)
+                        .add("main", "run", "run main", 5, 95, kDevice)
+                        .add("main", "step", "k0 scan", 10, 50, R"({"kind":"scan","bytes":0,"flops":0})")
+                        .add("main", "step", "k0_0_1 add", 15, 25,
+                             R"({"kind":"map","ran":"generated","bytes":10,"flops":5})")
+                        .add("main", "step", "k0_0_1 add", 25, 40,
+                             R"({"kind":"map","ran":"generated","bytes":10,"flops":5})")
+                        .add("worker 3", "step", "k1 mul", 45, 60,
+                             R"({"kind":"map","ran":"generated","bytes":10,"flops":5})")
+                        .add("worker 3", "part", "k1 mul", 46, 59)
+                        .level("cpu memory", 0, 100)
+                        .level("cpu memory", 30, 300)
+                        .level("cpu memory", 70, 200)
+                        .profile();
+  EXPECT_EQ(p.device, "cpu");
+  EXPECT_EQ(p.source, "timers");
+  EXPECT_NEAR(row(p, "k0 scan").seconds, 15e-6, 1e-12);
+  EXPECT_NEAR(row(p, "k0_0_1 add").seconds, 25e-6, 1e-12);
+  EXPECT_EQ(row(p, "k0_0_1 add").calls, 2);
+  EXPECT_NEAR(row(p, "k1 mul").seconds, 15e-6, 1e-12);
+  EXPECT_NEAR(p.busy_seconds, 50e-6, 1e-12);
+  EXPECT_NEAR(p.idle_seconds, 50e-6, 1e-12);
+  ASSERT_EQ(p.memory.size(), 1U);
+  EXPECT_EQ(p.memory[0].device, "cpu");
+  EXPECT_EQ(p.memory[0].peak_bytes, 300);
+  EXPECT_EQ(p.memory[0].levels.size(), 3U);
+}
+
+TEST(ProfileSummary, RunsAreWhatIsKnownOfAPlugin) {
+  const Profile p = Events(0, 100)
+                        .add("main", "run", "run main", 10, 30, R"({"device":"pjrt:cpu"})")
+                        .add("main", "run", "run main", 40, 90, R"({"device":"pjrt:cpu"})")
+                        .add("main", "run", "run little", 91, 92, R"({"device":"cpu"})")
+                        .profile();
+  EXPECT_EQ(p.device, "pjrt:cpu");
+  EXPECT_EQ(p.source, "runs");
+  ASSERT_EQ(p.rows.size(), 1U);
+  EXPECT_EQ(p.rows[0].kind, "run");
+  EXPECT_NEAR(p.rows[0].seconds, 70e-6, 1e-12);
+  EXPECT_EQ(p.rows[0].calls, 2);
+}
+
+TEST(ProfileSummary, LeavesOutWhatWasBeforeAndCutsWhatHangsOver) {
+  const Profile p = Events(50, 100)
+                        .add("cuda:0 stream 7", "gpu", "k0", 10, 50, kStep)
+                        .add("cuda:0 stream 7", "gpu", "k0", 45, 60, kStep)
+                        .add("cuda:0 stream 7", "gpu", "k0", 95, 110, kStep)
+                        .profile();
+  EXPECT_NEAR(p.busy_seconds, 15e-6, 1e-12);
+  EXPECT_NEAR(p.idle_seconds, 35e-6, 1e-12);
+  EXPECT_EQ(p.rows[0].calls, 2);
+}
+
+TEST(ProfileSummary, OfNothingIsEmptyAndSaysSo) {
+  const Profile p = Events(0, 10).profile();
+  EXPECT_TRUE(p.rows.empty());
+  EXPECT_NE(p.table().find("nothing ran on a device"), std::string::npos);
+  const Json json = Json::parse(p.json());
+  EXPECT_EQ(json["rows"].size(), 0U);
+  EXPECT_EQ(json["gaps"].size(), 1U);
+}
+
+TEST(Flops, AreCountedByHand) {
+  const auto flops = [](const std::string& inputs, const std::string& body) {
+    return passes::flops(
+        ir::parse("systole.ir 1\ngraph @main(" + inputs + ") {\n" + body + "  return %y\n}\n"));
+  };
+  EXPECT_EQ(flops("%a: f32[64,784], %b: f32[784,128]",
+                  "%y = dot_general(%a, %b) {a_contract=[1], b_contract=[0]}\n"),
+            2. * 64 * 128 * 784);
+  // Along each axis 3 positions meet each of 4 results, but 2 of the 12 pairs are padding.
+  EXPECT_EQ(flops("%x: f32[2,4,4,3], %k: f32[3,3,3,5]",
+                  "%y = convolution(%x, %k) {layout=\"b01f_01io->b01f\", pad_low=[1,1], pad_high=[1,1]}\n"),
+            2. * 2 * 3 * 5 * 10 * 10);
+  // 6 results added, 6 elements reduced; movement is nothing.
+  EXPECT_EQ(
+      flops(
+          "%x: f32[2,3]",
+          "%a = add(%x, %x)\n%t = transpose(%a) {permutation=[1,0]}\n%y = reduce(%t) {kind=sum, axes=[0]}\n"),
+      12);
+}
+
+TEST(Profiler, RecordsOneAtATimeAndStopsOnce) {
+  Profiler first({.roof = false});
+  EXPECT_THROW(Profiler({.roof = false}), Error);
+  Profiler moved = std::move(first);
+  moved.stop();
+  EXPECT_THROW(moved.stop(), Error);
+  EXPECT_NO_THROW(Profiler({.roof = false}).stop());
+  {
+    const Profiler left({.roof = false});
+  }
+  EXPECT_NO_THROW(Profiler({.roof = false}).stop());
+  EXPECT_THROW(Profiler({.most_events = 0}), Error);
+}
+
+class ProfileOfAProgram : public ScratchFolder {};
+
+TEST_F(ProfileOfAProgram, TellsWhatRan) {
+  const DeviceScope scope("cpu");
+  const Tensor x = full({512, 256}, 0.5).eval(), w = full({256, 256}, 0.01).eval();
+  const auto f = compile([](const Tensor& a, const Tensor& b) { return softmax(matmul(tanh(a), b)); });
+  Tensor y;
+  const Profile p =
+      profile([&] { y = f(x, w).eval(); }, {.steps = 10, .profile = {.title = "a </script> title"}});
+  EXPECT_EQ(p.device, "cpu");
+  EXPECT_EQ(p.steps, 10);
+  EXPECT_GT(p.plain_seconds, 0);
+  EXPECT_GT(p.slowdown(), 0);
+  EXPECT_TRUE(p.roof.defined());
+  EXPECT_NEAR(p.busy_seconds + p.idle_seconds, p.seconds, 1e-9);
+  ASSERT_FALSE(p.rows.empty());
+  double sum = 0;
+  std::int64_t most_flops = 0;
+  for (const Profile::Row& each : p.rows) {
+    EXPECT_EQ(each.calls, 10) << each.name;
+    EXPECT_GT(each.bytes, 0) << each.name;
+    most_flops = std::max(most_flops, each.flops);
+    sum += each.seconds;
+  }
+  EXPECT_GE(most_flops, 2 * 512 * 256 * 256);
+  EXPECT_NEAR(sum, p.busy_seconds, 1e-6);
+  for (std::size_t i = 1; i < p.rows.size(); ++i)
+    EXPECT_GE(p.rows[i - 1].lost_seconds(), p.rows[i].lost_seconds());
+  EXPECT_FALSE(p.memory.empty());
+  EXPECT_NE(p.table().find("10 steps"), std::string::npos) << p.table();
+
+  p.save(folder_ / "deep" / "profile");
+  const auto text = [&](const char* name) {
+    std::ifstream in(folder_ / "deep" / "profile" / name);
+    std::ostringstream all;
+    all << in.rdbuf();
+    return all.str();
+  };
+  const Json trace = Json::parse(text("trace.json"));
+  bool has_main = false, has_memory = false;
+  for (const Json& event : trace["traceEvents"]) {
+    has_main |= event["ph"] == "M" && event["args"]["name"] == "main";
+    has_memory |= event["ph"] == "C";
+  }
+  EXPECT_TRUE(has_main && has_memory);
+  const Json json = Json::parse(text("profile.json"));
+  EXPECT_EQ(json["rows"].size(), p.rows.size());
+  const std::string page = text("index.html");
+  EXPECT_EQ(page.find("/*PROFILE*/null"), std::string::npos);
+  EXPECT_EQ(page.find("a </script>"), std::string::npos);
+  EXPECT_NE(page.find("a <\\/script> title"), std::string::npos);
+}
+
+TEST_F(ProfileOfAProgram, CountsWhatFindsNoRoom) {
+  const DeviceScope scope("cpu");
+  const auto f = compile([](const Tensor& a) { return tanh(a); });
+  const Tensor x = full({64}, 0.5).eval();
+  f(x).eval();
+  Profiler profiler({.roof = false, .most_events = 3});
+  for (int i = 0; i < 10; ++i) f(x).eval();
+  const Profile p = profiler.stop();
+  EXPECT_GT(p.lost_events, 0);
+  EXPECT_NE(p.table().find("found no room"), std::string::npos);
+}
+
+TEST_F(ProfileOfAProgram, ATrainingIsRecordedByItsCallback) {
+  const Points data = points(256);
+  Net net = seeded_net();
+  training::Trainer trainer(net, optim::Adam(net), {.loss = "cross_entropy"});
+  Profile seen;
+  const training::FitResult result =
+      trainer.fit(data::arrays(data.x, data.y),
+                  {.epochs = 1000,
+                   .batch = 32,
+                   .verbose = 0,
+                   .callbacks = {training::profile_steps({.folder = folder_ / "profile",
+                                                          .skip = 2,
+                                                          .steps = 4,
+                                                          .stop = true,
+                                                          .done = [&](const Profile& p) { seen = p; },
+                                                          .profile = {.roof = false}})},
+                   .steps_per_call = 2});
+  EXPECT_EQ(result.stopped, "the profile is done");
+  EXPECT_EQ(seen.steps, 4);
+  EXPECT_GT(seen.plain_seconds, 0);
+  EXPECT_FALSE(seen.rows.empty());
+  for (const char* name : {"index.html", "trace.json", "profile.json"})
+    EXPECT_TRUE(fs::exists(folder_ / "profile" / name)) << name;
+}
+
+TEST(Roof, IsTheSlowerOfMemoryAndArithmetic) {
+  const Roof roof{
+      .device = "x", .bytes_per_second = 100, .products = {{DType::f32, 1000}, {DType::bf16, 4000}}};
+  EXPECT_DOUBLE_EQ(roof.least_seconds(200, 1000, DType::f32), 2);
+  EXPECT_DOUBLE_EQ(roof.least_seconds(200, 4000, DType::f32), 4);
+  EXPECT_DOUBLE_EQ(roof.least_seconds(200, 16000, DType::bf16), 4);
+  EXPECT_DOUBLE_EQ(roof.least_seconds(0, 2000, DType::i8), 2);  // of f32, as nothing is known of it
+  EXPECT_EQ(Roof{}.least_seconds(200, 1000, DType::f32), 0);
+}
+
+}  // namespace
+}  // namespace systole

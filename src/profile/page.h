@@ -3,7 +3,8 @@
 // The page of a profile before its numbers are in it: page.html, which cmake/Embed.cmake makes a part of the
 // library. It needs no network and no other file.
 //
-// The JSON takes the place of kPlace, which is in a <script>: "</" must be written "<\/" in it.
+// The JSON takes the place of kPlace, which is in a <script>. Every "<" in it is written "\u003c": names come
+// from programs, "</script" would end it and "<!--" may hide its end.
 
 #include <string_view>
 

@@ -278,7 +278,7 @@ TEST_F(ProfileOfAProgram, TellsWhatRan) {
   const std::string page = text("index.html");
   EXPECT_EQ(page.find("/*PROFILE*/null"), std::string::npos);
   EXPECT_EQ(page.find("a </script>"), std::string::npos);
-  EXPECT_NE(page.find("a <\\/script> title"), std::string::npos);
+  EXPECT_NE(page.find("a \\u003c/script> title"), std::string::npos);
 }
 
 TEST_F(ProfileOfAProgram, CountsWhatFindsNoRoom) {

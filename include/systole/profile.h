@@ -136,7 +136,7 @@ class SYSTOLE_API Profiler {
   Profiler& operator=(Profiler&&) noexcept;
 
   void step();     // one more is done; for figures per step
-  void restart();  // forgets what was recorded so far: the first step is made ready for it anew
+  void restart();  // forgets what was recorded so far: first steps are made ready for it anew
   // Waits for the devices that worked. What comes later is not recorded.
   Profile stop();
 
@@ -146,10 +146,11 @@ class SYSTOLE_API Profiler {
 };
 
 struct ProfileRunOptions {
-  std::int64_t steps = 20, warm_up = 3;  // compilations and first times are not of a step's cost
+  std::int64_t steps = 20, warm_up = 6;  // compilations and first times are not of a step's cost
   ProfileOptions profile{};
 };
-// Runs `f` warm_up times, `steps` times by the clock alone, and `steps` times more recorded.
+// Runs `f` warm_up times, `steps` times by the clock alone, warm_up times again, as recording makes programs
+// ready anew, and `steps` times recorded.
 SYSTOLE_API Profile profile(const std::function<void()>& f, const ProfileRunOptions& options = {});
 
 }  // namespace systole

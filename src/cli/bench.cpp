@@ -90,13 +90,7 @@ std::vector<Workload> chosen_workloads(const Options& options) {
   }
   for (Workload& work : chosen) {
     if (options.batch > 0) work.batch = options.batch;
-    if (!options.dtype.empty())
-      work.dtype = options.dtype;
-    else if (on_accelerator() && work.dtype == "fp32" && work.kind != Workload::Kind::kernel)
-      work.dtype = "tf32";  // as the peers
-    // What is f32 in a model of small floats may be rounded too.
-    const bool tf32 = work.dtype == "tf32" || (bench::dtype_of(work) != DType::f32 && on_accelerator());
-    work.math = tf32 ? runtime::Math::tf32 : runtime::Math::f32;
+    work = bench::in_dtype(std::move(work), options.dtype, on_accelerator());
   }
   return chosen;
 }

@@ -41,11 +41,15 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string what, model, data, device, out;
+  std::string what, model, data, device, dtype, out;
   std::vector<std::string> sets, sizes;
   std::int64_t steps = 50, skip = 10, batch = 0, rows = 20;
   bool infer = false, many = false, json = false, no_roof = false;
 };
+
+// Calls until everything is as it will stay: launches are captured for the few places that arrays alternate
+// between.
+constexpr std::int64_t kReady = 6;
 
 // Work that is done over and over: `run(n)` makes n calls of `steps` steps each.
 struct Work {
@@ -60,12 +64,12 @@ Profile profile_of(const Work& work, const Options& options) {
     work.run(n);
     synchronize(current_device());
   };
-  run(std::max<std::int64_t>(1, options.skip / work.steps));
+  run(std::max(kReady, options.skip / work.steps));
   const auto begin = std::chrono::steady_clock::now();
   run(calls);
   const double plain = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   Profiler profiler({.title = work.title, .roof = !options.no_roof});
-  work.run(1);
+  work.run(kReady);
   profiler.restart();
   work.run(calls);
   for (std::int64_t i = 0; i < calls * work.steps; ++i) profiler.step();
@@ -154,8 +158,9 @@ std::optional<bench::Workload> workload_of(const Options& options) {
     if (work.name != options.what) continue;
     if (!found || work.batch == options.batch) found = work;
   }
-  if (found && options.batch > 0) found->batch = options.batch;
-  return found;
+  if (!found) return found;
+  if (options.batch > 0) found->batch = options.batch;
+  return bench::in_dtype(*found, options.dtype, on_accelerator());
 }
 
 Work benchmark(const bench::Workload& work, const Options& options) {
@@ -326,6 +331,8 @@ Action add_profile(CLI::App& app) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_flag("--infer", options->infer, "with --model or a run: forwards alone");
+  app.add_option("--dtype", options->dtype, "of a workload of systole bench: fp32, tf32, bf16 or fp16")
+      ->type_name("NAME");
   app.add_flag("--many", options->many, "of a workload of systole bench: many steps a launch");
   app.add_flag("--no-roof", options->no_roof, "do not measure what the device can do at most");
   app.add_option("--rows", options->rows, "of the table")

@@ -96,7 +96,7 @@ Profile profile(const std::function<void()>& f, const ProfileRunOptions& options
   seconds_of(f, options.warm_up);
   const double plain = seconds_of(f, options.steps);
   Profiler profiler(options.profile);
-  f();
+  for (std::int64_t i = 0; i < options.warm_up; ++i) f();  // made ready for the recording anew
   profiler.restart();
   for (std::int64_t i = 0; i < options.steps; ++i) {
     f();

@@ -252,7 +252,8 @@ std::string Profile::table(std::size_t most) const {
                                   ? fmt::format("{}", row.calls / steps)
                                   : fmt::format("{:.3g}", static_cast<double>(row.calls) / parts);
     std::string what = row.name;
-    if (!row.ran.empty() && row.ran != "generated") what += " by " + row.ran;
+    if (!row.ran.empty() && row.ran != "generated" && what.find(row.ran) == std::string::npos)
+      what += " by " + row.ran;
     text += fmt::format("{} {} {:>5.1f}% {:>6} {:>8} {:>8} {:>6}  {:<7} {}\n",
                         right(row.least_seconds > 0 ? time_text(row.lost_seconds() / parts) : "–", 9),
                         right(time_text(row.seconds / parts), 9), share(row.seconds, busy_seconds), calls,
@@ -262,7 +263,7 @@ std::string Profile::table(std::size_t most) const {
                         : row.memory_bound(roof) ? "memory"
                                                  : "maths",
                         cut(what, 52));
-    for (const std::string& reason : row.declined) text += fmt::format("{:>66}not {}\n", "", cut(reason, 50));
+    for (const std::string& reason : row.declined) text += fmt::format("{:>22}not {}\n", "", cut(reason, 92));
   }
   if (rows.size() > most) {
     double rest = 0;
@@ -323,10 +324,12 @@ void Profile::save_trace(const std::filesystem::path& file) const {
 }
 
 void Profile::save_page(const std::filesystem::path& file) const {
-  std::string data = json_of(*this, true), safe;
-  for (std::size_t i = 0; i < data.size(); ++i) {  // no "</script" in it
-    safe += data[i];
-    if (data[i] == '<' && i + 1 < data.size() && data[i + 1] == '/') safe += '\\';
+  std::string safe;
+  for (const char c : json_of(*this, true)) {  // no name may end the script
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
   }
   std::string page(profiling::kPage);
   const std::size_t at = page.find(profiling::kPlace);

@@ -90,6 +90,17 @@ Literal next_words(const Literal& words) {
 
 }  // namespace
 
+Workload in_dtype(Workload work, const std::string& dtype, bool accelerator) {
+  if (!dtype.empty())
+    work.dtype = dtype;
+  else if (accelerator && work.dtype == "fp32" && work.kind != Workload::Kind::kernel)
+    work.dtype = "tf32";  // as the peers
+  // What is f32 in a model of small floats may be rounded too.
+  const bool tf32 = work.dtype == "tf32" || (dtype_of(work) != DType::f32 && accelerator);
+  work.math = tf32 ? runtime::Math::tf32 : runtime::Math::f32;
+  return work;
+}
+
 DType dtype_of(const Workload& work) {
   if (work.dtype == "bf16") return DType::bf16;
   return work.dtype == "fp16" ? DType::f16 : DType::f32;

@@ -30,6 +30,9 @@ DType dtype_of(const Workload& work);  // of arrays, and of what a model compute
 // In the sizes for an accelerator or for a processor.
 std::vector<Workload> workloads(bool accelerator);
 
+// The workload in this dtype, or if empty in the one the peers run it in there.
+Workload in_dtype(Workload work, const std::string& dtype, bool accelerator);
+
 // Inputs and targets of one batch of a model, or of `stacked` batches with a leading axis when that is not 0;
 // the first of these is the single one. Images are [batch, height, width, channels].
 struct Batch {

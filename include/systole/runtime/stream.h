@@ -37,7 +37,7 @@ class SYSTOLE_API Stream {
 
   bool is_default() const;
   const DeviceName& device() const;     // kInvalidArgument for Stream(), which is of no device in particular
-  void synchronize() const;             // waits for all work that was put on it; so do the next two throw
+  void synchronize() const;             // waits for all work that was put on it
   bool is_done() const;                 // whether there is none, without waiting
   void wait(const Event& event) const;  // work put on it from now on begins when the event has happened
   bool operator==(const Stream&) const = default;
@@ -71,6 +71,7 @@ class SYSTOLE_API Event {
   const State* state() const { return state_.get(); }
 
  private:
+  friend class Stream;
   const State& checked() const;
   std::shared_ptr<const State> state_;
 };

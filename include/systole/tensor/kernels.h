@@ -222,6 +222,7 @@ class SYSTOLE_API ModuleMemory {
   void read(std::span<std::byte> values) const;
 
  private:
+  void check_size(std::size_t bytes) const;
   std::string name_;
   std::shared_ptr<runtime::SourceGlobal> global_;
 };

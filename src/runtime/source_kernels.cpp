@@ -113,6 +113,10 @@ void refuse_source(const std::string& device, std::string_view source, const Sou
                                                   : fmt::format("{} on {}", options.source_name, device);
   if (const std::optional<std::size_t> line = first_line(words, source_name(options))) {
     where += fmt::format(", line {}", *line);
+    // A source may begin with #defines of the library's and a #line of its own.
+    const std::string mark = fmt::format("#line 1 \"{}\"\n", source_name(options));
+    if (const std::size_t at = source.rfind(mark); at != std::string_view::npos)
+      source.remove_prefix(at + mark.size());
     text = line_of(source, *line);
   }
   throw Error(

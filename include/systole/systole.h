@@ -17,5 +17,6 @@
 #include "systole/runtime.h"
 #include "systole/runtime/timeline.h"
 #include "systole/tensor.h"
+#include "systole/tensor/kernel_op.h"
 #include "systole/tensor/kernels.h"
 #include "systole/train.h"

@@ -3,8 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
 
+#include "runtime/source_text.h"
 #include "systole/base/error.h"
+#include "systole/ir/composite.h"
+#include "systole/ir/rewriter.h"
 
 namespace systole::runtime {
 
@@ -24,8 +30,18 @@ Size3 size_of_list(const Ints& sizes) {
   return {at(0), at(1), at(2)};
 }
 
+// How many threads have work, if the source says so: #define S_ITEMS 100.
+std::int64_t items_of(std::string_view source) {
+  const Typedefs defines = source_defines(source);
+  const auto found = defines.find("S_ITEMS");
+  if (found == defines.end()) return 0;
+  std::int64_t items = 0;
+  const char* const end = found->second.data() + found->second.size();
+  return std::from_chars(found->second.data(), end, items).ptr == end ? items : 0;
+}
+
 // Of grid and block, what is not said is such that there is a thread for each element of result 0.
-Launch launch_of(const ir::KernelAttrs& attrs) {
+Launch launch_of(const ir::KernelAttrs& attrs, std::string_view source) {
   constexpr std::int64_t kBlock = 256;
   const std::int64_t count = attrs.results[0].shape.count();
   const auto share = [&](const Size3& of) {
@@ -37,7 +53,10 @@ Launch launch_of(const ir::KernelAttrs& attrs) {
   Launch launch{.grid = size_of_list(attrs.grid),
                 .block = attrs.block.empty() ? Size3(kBlock) : size_of_list(attrs.block),
                 .shared_bytes = static_cast<std::size_t>(attrs.shared_bytes)};
-  if (!attrs.grid.empty() && !attrs.block.empty()) return launch;
+  if (!attrs.grid.empty() && !attrs.block.empty()) {
+    launch.items = items_of(source);
+    return launch;
+  }
   if (attrs.grid.empty())
     launch.grid = share(launch.block);
   else
@@ -75,8 +94,10 @@ std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::
                 "it has no source in this device's language and no body graph");
   }
   auto call = std::make_shared<SourceCall>();
-  call->kernel = build(attrs, {.defines = {{"S_COUNT", std::to_string(attrs.results[0].shape.count())}}});
-  call->launch = launch_of(attrs);
+  const std::string& source = source_of(attrs, dialect);
+  call->kernel = build({source, attrs.name, is_portable_text(source)},
+                       {.defines = {{"S_COUNT", std::to_string(attrs.results[0].shape.count())}}});
+  call->launch = launch_of(attrs, source);
   check_launch(where, call->launch);
   for (const ir::ValueId v : node.operands) {
     const auto& inputs = graph.inputs();
@@ -106,6 +127,15 @@ std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::
           is_result ? node.types[i - node.operands.size()] : graph.type(node.operands[i]), is_result);
   }
   return call;
+}
+
+ir::Graph with_bodies(const ir::Graph& graph, codegen::Dialect dialect) {
+  const auto rule = [&](const ir::Rewrite& r) -> std::optional<ir::Values> {
+    if (r.node.op != ir::Op::kernel_call || r.node.graphs.empty()) return std::nullopt;
+    if (!source_of(r.node.as<ir::KernelAttrs>(), dialect).empty()) return std::nullopt;
+    return ir::inline_graph(r.graph, *r.node.graphs[0], r.operands);
+  };
+  return ir::rewrite(graph, rule);
 }
 
 }  // namespace systole::runtime

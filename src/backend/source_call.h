@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "compile/program.h"
@@ -25,12 +26,19 @@ struct SourceCall {
 };
 
 // Null unless the step is a kernel_call with source in the dialect; one with neither source nor body graph
-// throws kUnsupported. `build` gives the kernel that the attributes name, by a source that knows the number
-// of elements of result 0 as S_COUNT. Throws kInvalidArgument or kDType when its parameters are not the
-// node's operands, const, and results.
+// throws kUnsupported. `build` gives the kernel by a source that knows the number of elements of result 0 as
+// S_COUNT. Throws kInvalidArgument or kDType when its parameters are not the node's operands, const, and
+// results.
+struct NamedSource {
+  const std::string &text, &name;
+  bool is_portable;  // by its words
+};
 using SourceBuild =
-    std::function<std::shared_ptr<const SourceKernel>(const ir::KernelAttrs&, const SourceOptions&)>;
+    std::function<std::shared_ptr<const SourceKernel>(const NamedSource&, const SourceOptions&)>;
 std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::Dialect dialect,
                                               const SourceBuild& build);
+
+// The graph with bodies in the place of kernel_calls that have no source in the dialect.
+ir::Graph with_bodies(const ir::Graph& graph, codegen::Dialect dialect);
 
 }  // namespace systole::runtime

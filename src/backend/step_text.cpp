@@ -17,6 +17,7 @@ std::string step_label(const lower::Step& step, std::string_view name) {
     if (std::find(seen.begin(), seen.end(), node.op) != seen.end()) continue;
     text += seen.empty() ? " " : "+";
     text += ir::name(node.op);
+    if (node.op == ir::Op::kernel_call) text += " " + node.as<ir::KernelAttrs>().name;
     seen.push_back(node.op);
   }
   return text;

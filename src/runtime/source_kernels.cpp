@@ -14,7 +14,8 @@ namespace systole::runtime {
 
 namespace {
 
-// The number after the name in "kernel:12:5: error: …", or in a command's "/tmp/…/kernel:12: …".
+// The number after the name in "kernel:12:5: error: …", in a command's "/tmp/…/kernel:12: …", or in NVRTC's
+// "kernel(12): error: …".
 std::optional<std::size_t> first_line(std::string_view words, std::string_view name) {
   const auto number_at = [&](std::size_t i) {
     std::size_t value = 0;
@@ -22,10 +23,11 @@ std::optional<std::size_t> first_line(std::string_view words, std::string_view n
       value = value * 10 + static_cast<std::size_t>(words[i++] - '0');
     return value;
   };
-  const std::string mark = fmt::format("{}:", name);
   std::optional<std::size_t> any;
-  for (std::size_t at = words.find(mark); at != std::string_view::npos; at = words.find(mark, at + 1)) {
-    const std::size_t line = number_at(at + mark.size());
+  for (std::size_t at = words.find(name); at != std::string_view::npos; at = words.find(name, at + 1)) {
+    const std::size_t behind = at + name.size();
+    if (behind >= words.size() || (words[behind] != ':' && words[behind] != '(')) continue;
+    const std::size_t line = number_at(behind + 1);
     if (line == 0) continue;
     // Warnings come first now and then; "error" stands before the place (PoCL) or behind it.
     const std::size_t begin = words.rfind('\n', at) + 1, end = std::min(words.find('\n', at), words.size());
@@ -61,7 +63,7 @@ bool SourceParameter::takes(DType element) const {
 std::shared_ptr<const SourceKernel> kernel_named(const std::string& where, const SourceProgram& program,
                                                  const std::string& name) {
   const std::vector<std::string>& names = program.names();
-  if (std::find(names.begin(), names.end(), name) == names.end())
+  if (std::find(names.begin(), names.end(), name) == names.end() && !program.can_make(name))
     throw Error(ErrorKind::kNotFound, where, "the source has no such kernel",
                 names.empty() ? "a kernel: there is none" : fmt::format("one of {}", fmt::join(names, ", ")),
                 name);
@@ -96,6 +98,11 @@ std::string source_head(codegen::Dialect dialect, bool is_portable, const Source
   return text + fmt::format("#line 1 \"{}\"\n", source_name(options));
 }
 
+bool is_portable_text(std::string_view source) {
+  return source.find("S_ENTRY") != std::string_view::npos ||
+         source.find("S_KERNEL") != std::string_view::npos;
+}
+
 void refuse_source(const std::string& device, std::string_view source, const SourceOptions& options,
                    std::string_view words) {
   constexpr std::size_t kMost = 4000;
@@ -106,6 +113,10 @@ void refuse_source(const std::string& device, std::string_view source, const Sou
                                                   : fmt::format("{} on {}", options.source_name, device);
   if (const std::optional<std::size_t> line = first_line(words, source_name(options))) {
     where += fmt::format(", line {}", *line);
+    // A source may begin with #defines of the library's and a #line of its own.
+    const std::string mark = fmt::format("#line 1 \"{}\"\n", source_name(options));
+    if (const std::size_t at = source.rfind(mark); at != std::string_view::npos)
+      source.remove_prefix(at + mark.size());
     text = line_of(source, *line);
   }
   throw Error(

@@ -100,7 +100,18 @@ std::vector<SourceToken> source_tokens(std::string_view s) {
 
 Typedefs source_typedefs(const std::vector<SourceToken>& tokens) {
   Typedefs found;
+  const auto word_at = [&](std::size_t i) { return i < tokens.size() ? tokens[i].text : std::string_view(); };
   for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i].text == "enum") {
+      const std::size_t name = i + (word_at(i + 1) == "class" || word_at(i + 1) == "struct" ? 2 : 1);
+      if (word_at(name + 1) == "{") found.try_emplace(std::string(word_at(name)), "int");
+    }
+    if (tokens[i].text == "using" && word_at(i + 2) == "=") {
+      std::string words;
+      for (std::size_t k = i + 3; k < tokens.size() && tokens[k].text != ";"; ++k)
+        words += fmt::format("{}{}", words.empty() ? "" : " ", tokens[k].text);
+      found.try_emplace(std::string(word_at(i + 1)), std::move(words));
+    }
     if (tokens[i].text != "typedef") continue;
     std::size_t end = i + 1;
     while (end < tokens.size() && is_word(tokens[end].text[0])) ++end;
@@ -184,8 +195,22 @@ std::vector<SourceSignature> source_signatures(std::string_view source) {
   std::vector<std::string> before;
   std::size_t first = 0;  // where `before` begins
   int depth = 0;
+  std::vector<std::string> scopes;  // braces that are open and hold functions: extern "C", namespaces
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const std::string_view text = tokens[i].text;
+    if (text == "{" && depth == 0 && !before.empty() &&
+        (before == std::vector<std::string>{"extern"} || before[0] == "namespace")) {
+      std::string scope;
+      for (std::size_t k = 1; k < before.size(); ++k) scope += before[k];
+      scopes.push_back(scope.empty() ? scope : scope + "::");
+      before.clear();
+      continue;
+    }
+    if (text == "}" && depth == 0 && !scopes.empty()) {
+      scopes.pop_back();
+      before.clear();
+      continue;
+    }
     if (text == "{") ++depth;
     if (text == "}") --depth;
     if (text == "}" || text == ";" || depth > 0) {
@@ -215,6 +240,7 @@ std::vector<SourceSignature> source_signatures(std::string_view source) {
                               .parameters = {},
                               .begin = first,
                               .end = tokens[close].offset};
+    for (const std::string& scope : scopes) signature.scope += scope;
     signature.before.pop_back();
     commas.push_back(close);
     const bool is_empty = close == i + 1 || (close == i + 2 && tokens[i + 1].text == "void");
@@ -229,6 +255,28 @@ std::vector<SourceSignature> source_signatures(std::string_view source) {
     i = close;
   }
   return found;
+}
+
+std::string variable_type(const std::vector<SourceToken>& tokens, std::string_view name,
+                          std::span<const std::string_view> marks) {
+  constexpr std::string_view kOthers[] = {"static", "extern", "inline", "constexpr", "alignas", "__align__"};
+  const auto is_in = [](std::span<const std::string_view> list, std::string_view word) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+  };
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i].text != name) continue;
+    bool is_marked = false;
+    std::string words;
+    for (std::size_t k = i; k-- > 0;) {
+      const std::string_view word = tokens[k].text;
+      if (word == ";" || word == "}" || word == "{") break;
+      is_marked = is_marked || is_in(marks, word);
+      if (is_in(marks, word) || is_in(kOthers, word) || is_qualifier(word) || !is_word(word[0])) continue;
+      words = fmt::format("{}{}{}", word, words.empty() ? "" : " ", words);
+    }
+    if (is_marked) return words;
+  }
+  return {};
 }
 
 }  // namespace systole::runtime

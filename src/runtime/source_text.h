@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,8 @@ struct SourceToken {
 // Without comments, strings and preprocessor lines.
 std::vector<SourceToken> source_tokens(std::string_view source);
 
-// "typedef unsigned int index;" as index → "unsigned int".
+// "typedef unsigned int index;" and "using index = unsigned int;" as index → "unsigned int", "enum Mode {…}"
+// as Mode → "int".
 using Typedefs = std::map<std::string, std::string, std::less<>>;
 Typedefs source_typedefs(const std::vector<SourceToken>& tokens);
 // "#define real float" as real → "float"; without those of macros with parameters.
@@ -43,7 +45,13 @@ struct SourceSignature {
   std::size_t begin;     // where the first of these words is, or the name
   std::size_t end;       // of the parameter list: where its ')' is
   bool is_plain = true;  // every parameter is a number or a pointer to numbers, with a name
+  std::string scope{};   // the namespaces it is in: "filters::"
 };
 std::vector<SourceSignature> source_signatures(std::string_view source);
+
+// The words of the type in "__constant__ float name[7];", for a variable outside of functions whose
+// declaration has one of the words in `marks`; empty when there is none.
+std::string variable_type(const std::vector<SourceToken>& tokens, std::string_view name,
+                          std::span<const std::string_view> marks);
 
 }  // namespace systole::runtime

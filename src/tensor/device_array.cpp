@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <string>
 
 #include "runtime/source_kernels.h"
 #include "systole/base/error.h"
@@ -17,6 +18,7 @@ namespace systole::detail {
 namespace {
 
 constexpr const char* kWhere = "DeviceArray";
+constexpr const char* kHost = "HostArray";
 
 runtime::SourceBackend* kernels_on(const runtime::ResolvedDevice& place) {
   return dynamic_cast<runtime::SourceBackend*>(place.backend);
@@ -69,7 +71,8 @@ DeviceMemory::DeviceMemory(const Tensor& tensor, DType wanted) {
 
 const runtime::Buffer& DeviceMemory::buffer() const {
   if (buffer_ == nullptr)
-    throw Error(ErrorKind::kInvalidArgument, kWhere, "the array is undefined: never made, or moved from");
+    throw Error(ErrorKind::kInvalidArgument, kWhere,
+                "the array is undefined: never made, moved from or freed");
   return *buffer_;
 }
 
@@ -120,6 +123,66 @@ void DeviceMemory::copy(const DeviceMemory& from) {
     write(from.literal().as_bytes());
   }
 }
+
+void DeviceMemory::begin_write(const PinnedMemory& values, const Stream& stream) {
+  values.device();  // throws when it is undefined
+  check_bytes(type(), values.memory_->size());
+  const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
+  const runtime::WorkQueue* const queue = runtime::queue_of(stream, place.name, kWhere);
+  runtime::SourceBackend* const kernels = kernels_on(place);
+  if (values.memory_->size() == 0) return;
+  if (kernels == nullptr) return write({values.bytes(), values.memory_->size()});
+  discard();
+  kernels->begin_write(*buffer_, *values.memory_, queue);
+}
+
+void DeviceMemory::begin_read(PinnedMemory& values, const Stream& stream) const {
+  values.device();
+  check_bytes(type(), values.memory_->size());
+  const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
+  const runtime::WorkQueue* const queue = runtime::queue_of(stream, place.name, kWhere);
+  runtime::SourceBackend* const kernels = kernels_on(place);
+  if (values.memory_->size() == 0) return;
+  if (kernels == nullptr) return read({values.bytes(), values.memory_->size()});
+  kernels->begin_read(*buffer_, *values.memory_, queue);
+}
+
+PinnedMemory::PinnedMemory(const DeviceSpec& device, std::int64_t count, std::size_t element_bytes) {
+  std::int64_t bytes = 0;
+  if (count < 0 || __builtin_mul_overflow(count, static_cast<std::int64_t>(element_bytes), &bytes))
+    throw Error(ErrorKind::kInvalidArgument, kHost, "a number of elements", "0 or more that can be counted",
+                std::to_string(count));
+  const runtime::ResolvedDevice place = runtime::resolve(device.name());
+  runtime::SourceBackend* const kernels = kernels_on(place);
+  const auto size = static_cast<std::size_t>(bytes);
+  memory_ = kernels != nullptr ? kernels->make_host_memory(size, place.name)
+                               : runtime::plain_host_memory(size, place.name);
+}
+
+const DeviceName& PinnedMemory::device() const {
+  if (memory_ == nullptr)
+    throw Error(ErrorKind::kInvalidArgument, kHost, "it is undefined: never made, moved from or freed");
+  return memory_->device();
+}
+
+bool PinnedMemory::is_busy() const {
+  device();
+  return memory_->is_busy();
+}
+
+void PinnedMemory::wait() const {
+  device();
+  memory_->wait();
+}
+
+void PinnedMemory::free() { memory_.reset(); }
+
+std::byte* PinnedMemory::bytes() const {
+  wait();
+  return memory_->data();
+}
+
+std::size_t PinnedMemory::byte_size() const { return memory_ != nullptr ? memory_->size() : 0; }
 
 void DeviceMemory::make_exclusive() {
   if (buffer().type().bytes() == 0 || buffer_.use_count() == 1) return;

@@ -183,7 +183,7 @@ class Number {
 void check_array(const Place& at, const KernelValue& x, const DeviceName& device) {
   const detail::DeviceMemory& memory = x.memory();
   if (!memory.defined())
-    at.refuse(ErrorKind::kInvalidArgument, "the array is undefined: never made, or moved from",
+    at.refuse(ErrorKind::kInvalidArgument, "the array is undefined: never made, moved from or freed",
               in_words(at.parameter), "no array");
   if (!(memory.device() == device))
     at.refuse(ErrorKind::kInvalidArgument, "the array lies on another device", device.to_string(),
@@ -205,7 +205,7 @@ std::string kernel_form(codegen::Dialect dialect, bool is_portable) {
   if (is_portable) return "S_ENTRY name(…)";
   switch (dialect) {
     case codegen::Dialect::c: return "void name(…, long long begin, long long end), not static";
-    case codegen::Dialect::cuda: return "extern \"C\" __global__ void name(…)";
+    case codegen::Dialect::cuda: return "__global__ void name(…)";
     case codegen::Dialect::opencl: return "__kernel void name(…)";
   }
   __builtin_unreachable();
@@ -218,16 +218,11 @@ void refuse_traced(const std::string& where) {
     throw Error(ErrorKind::kInvalidArgument, where,
                 "a kernel is launched inside compile(): it would run once, while the function is traced, and "
                 "not when the compiled function is called",
-                "a launch outside, or a kernel_call in a graph");
+                "a launch outside, or a KernelOp, which is part of the function");
 }
 
 [[noreturn]] void refuse_undefined(const char* what) {
   throw Error(ErrorKind::kInvalidArgument, what, "it is undefined: never made, or moved from");
-}
-
-bool is_portable_text(std::string_view source) {
-  return source.find("S_ENTRY") != std::string_view::npos ||
-         source.find("S_KERNEL") != std::string_view::npos;
 }
 
 }  // namespace
@@ -274,6 +269,7 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
   const std::string& where = state_->where;
   refuse_traced(where);
   runtime::check_launch(where, launch);
+  runtime::queue_of(launch.stream, state_->device, where);
   const bool is_open = launch.shared_bytes > 0 && arguments.size() + 1 == parameters.size() &&
                        parameters.back().kind == ParameterKind::local;
   if (!is_open) state_->check_count(arguments.size());
@@ -336,7 +332,7 @@ SourceModule::SourceModule(const DeviceSpec& device, std::string source, const K
   try {
     program_ = backend.build_source(source, is_portable, options, place.name.ordinal);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kParse || is_portable || !is_portable_text(source)) throw;
+    if (error.kind() != ErrorKind::kParse || is_portable || !runtime::is_portable_text(source)) throw;
     throw Error(ErrorKind::kParse, where, "the source is portable and was given as the device's own language",
                 "{.portable = source}", error.message());
   }
@@ -367,6 +363,44 @@ SourceFunction SourceModule::function(std::string_view name) const {
   state->kernel = runtime::kernel_named(state->where, *program_, state->name);
   return SourceFunction(std::move(state));
 }
+
+std::shared_ptr<runtime::SourceGlobal> SourceModule::global_named(std::string_view name) const {
+  return program().global(std::string(name));
+}
+
+namespace detail {
+
+ModuleMemory::ModuleMemory(std::string name, std::shared_ptr<runtime::SourceGlobal> global)
+    : name_(std::move(name)), global_(std::move(global)) {}
+
+std::size_t ModuleMemory::byte_size() const { return global_->bytes(); }
+
+void ModuleMemory::check_elements(std::size_t element_bytes, std::optional<DType> dtype) const {
+  const std::optional<DType> own = global_->dtype();
+  const bool fits = global_->bytes() % element_bytes == 0;
+  if (fits && (!own || !dtype || own == dtype)) return;
+  throw Error(ErrorKind::kDType, "variable " + name_, "its elements are of another type",
+              own ? std::string(systole::name(*own)) : fmt::format("{} bytes in all", global_->bytes()),
+              dtype ? std::string(systole::name(*dtype)) : fmt::format("{} bytes each", element_bytes));
+}
+
+void ModuleMemory::write(std::span<const std::byte> values) {
+  check_size(values.size());
+  global_->write(values);
+}
+
+void ModuleMemory::read(std::span<std::byte> values) const {
+  check_size(values.size());
+  global_->read(values);
+}
+
+void ModuleMemory::check_size(std::size_t bytes) const {
+  if (bytes != global_->bytes())
+    throw Error(ErrorKind::kShape, "variable " + name_, "another number of values than it has",
+                fmt::format("{} bytes", global_->bytes()), fmt::format("{} bytes", bytes));
+}
+
+}  // namespace detail
 
 void SourceModule::synchronize() const { systole::synchronize(device()); }
 

@@ -161,11 +161,11 @@ struct FakeFunctions {
       case kMemoryPoolsSupported: *value = gpu(device).has_pools ? 1 : 0; return kSuccess;
       case kMultiprocessors: *value = 132; return kSuccess;
       case kMaxThreadsPerBlock: *value = 1024; return kSuccess;
-      case kThreadsOfMultiprocessor: *value = 2048; return kSuccess;
-      case kRegistersOfMultiprocessor: *value = 65536; return kSuccess;
-      case kSharedOfMultiprocessor: *value = 233472; return kSuccess;
-      case kBlocksOfMultiprocessor: *value = 32; return kSuccess;
-      case kReservedSharedOfBlock: *value = 1024; return kSuccess;
+      case kThreadsPerMultiprocessor: *value = 2048; return kSuccess;
+      case kRegistersPerMultiprocessor: *value = 65536; return kSuccess;
+      case kSharedPerMultiprocessor: *value = 233472; return kSuccess;
+      case kBlocksPerMultiprocessor: *value = 32; return kSuccess;
+      case kReservedSharedPerBlock: *value = 1024; return kSuccess;
       default: return kInvalidValue;
     }
   }

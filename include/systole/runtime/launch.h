@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "systole/runtime/stream.h"
+
 namespace systole {
 
 // Up to three numbers; those left out are 1.
@@ -35,13 +37,20 @@ struct Launch {
   // How many of the threads have work; 0: all. Kernels in C get no others. Elsewhere, the kernel must compare
   // its number with the count, which is one of its arguments.
   std::int64_t items = 0;
+  Stream stream{};  // where it runs; the device's default stream unless it is given
+
+  Launch on(Stream other) const {
+    Launch launch = *this;
+    launch.stream = std::move(other);
+    return launch;
+  }
 
   // A thread for each of `count` items, in groups of `threads`: the last group may have more threads.
   template <std::integral N>
   static Launch over(N count, std::int64_t threads = 256) {
     const auto n = static_cast<std::int64_t>(count);
     const std::int64_t groups = threads > 0 ? n / threads + (n % threads != 0) : n;
-    return {.grid = groups, .block = threads, .shared_bytes = 0, .items = n};
+    return {.grid = groups, .block = threads, .shared_bytes = 0, .items = n, .stream = {}};
   }
 };
 

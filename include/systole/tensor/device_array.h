@@ -26,23 +26,14 @@
 #include "systole/base/literal.h"
 #include "systole/base/shape.h"
 #include "systole/runtime.h"
+#include "systole/runtime/device_spec.h"
+#include "systole/runtime/stream.h"
+#include "systole/tensor/host_array.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole {
 
 class SourceFunction;
-
-// Which device, as text ("opencl:0") or as the name that objects on it give.
-class DeviceSpec {
- public:
-  DeviceSpec(DeviceName name) : name_(std::move(name)) {}
-  template <std::convertible_to<std::string_view> Text>
-  DeviceSpec(const Text& text) : name_(DeviceName::parse(text)) {}
-  const DeviceName& name() const { return name_; }
-
- private:
-  DeviceName name_;
-};
 
 namespace detail {
 
@@ -66,6 +57,9 @@ class SYSTOLE_API DeviceMemory {
   Tensor tensor() const;                                  // the same memory
   // Leaves undefined values: who writes all of them next needs no copy of those that others look at.
   void discard();
+  // Gives the memory up: undefined from now on. It is freed when kernels are done with it and no Tensor or
+  // other array has it.
+  void free() { buffer_.reset(); }
 
  protected:
   enum class Contents { zeros, undefined };
@@ -75,6 +69,8 @@ class SYSTOLE_API DeviceMemory {
   void write(std::span<const std::byte> values);
   void read(std::span<std::byte> values) const;
   void copy(const DeviceMemory& from);
+  void begin_write(const PinnedMemory& values, const Stream& stream);
+  void begin_read(PinnedMemory& values, const Stream& stream) const;
 
  private:
   friend class systole::SourceFunction;
@@ -131,6 +127,12 @@ class DeviceArray : public detail::DeviceMemory {
     write(Bytes(values).all);
   }
   void copy_from(const DeviceArray& other) { copy(other); }  // of any device
+  // The same without waiting, on a stream; kernels and reads that use the array wait for it by themselves.
+  // Only from and to a HostArray: other memory of the host may move or go meanwhile.
+  void copy_from_async(const HostArray<T>& values, const Stream& stream = {}) { begin_write(values, stream); }
+  void copy_to_async(HostArray<T>& values, const Stream& stream = {}) const { begin_read(values, stream); }
+  template <detail::HostRange<T> R>
+  void copy_from_async(const R& values, const Stream& stream = {}) = delete;  // HostArray<T>(device, values)
 
  private:
   DeviceArray(const DeviceSpec& device, Shape shape, Contents contents)

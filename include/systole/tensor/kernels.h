@@ -12,17 +12,19 @@
 // never taken for an integer. What is passed const, or is a temporary, must be const in the kernel. What is
 // not checked is what a kernel does: outside an array it destroys memory, as kernels do.
 //
-// A launch returns at once where the device works on its own. Launches, Tensors' work and reads go to the
-// device's default stream, in the order of the calls, so only clocks need synchronize(). Functions may be
-// shared by threads and outlive their module. docs/kernels.md has the portable language and what each device
-// takes.
+// A launch returns at once where the device works on its own. Launches, Tensors' work and reads happen in the
+// order of the calls, unless streams (runtime/stream.h) let launches overlap that share no array; so only
+// clocks need synchronize(). Functions may be shared by threads and outlive their module. docs/kernels.md has
+// the portable language and what each device takes.
 
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,14 +34,18 @@
 
 #include "systole/base/dtype.h"
 #include "systole/base/export.h"
+#include "systole/runtime/device_properties.h"
 #include "systole/runtime/launch.h"
+#include "systole/runtime/stream.h"
 #include "systole/tensor/detail/kernel_values.h"
 #include "systole/tensor/device_array.h"
+#include "systole/tensor/host_array.h"
 #include "systole/tensor/math.h"
 
 namespace systole {
 
 namespace runtime {
+class SourceGlobal;
 class SourceKernel;
 class SourceProgram;
 }  // namespace runtime
@@ -201,6 +207,63 @@ class TypedSourceFunction<void(P...)> {
   SourceFunction function_;
 };
 
+namespace detail {
+
+// What of a module's variable does not depend on its type.
+class SYSTOLE_API ModuleMemory {
+ public:
+  const std::string& name() const { return name_; }
+  std::size_t byte_size() const;
+
+ protected:
+  ModuleMemory(std::string name, std::shared_ptr<runtime::SourceGlobal> global);
+  void check_elements(std::size_t element_bytes, std::optional<DType> dtype) const;
+  void write(std::span<const std::byte> values);
+  void read(std::span<std::byte> values) const;
+
+ private:
+  void check_size(std::size_t bytes) const;
+  std::string name_;
+  std::shared_ptr<runtime::SourceGlobal> global_;
+};
+
+}  // namespace detail
+
+// A variable of a module that kernels see by its name: `__constant__ float taps[7];` or
+// `__device__ float total;`. Copies happen in the order of the calls, with launches of the module's kernels
+// on any stream. It may outlive its module.
+template <class T>
+class ModuleArray : public detail::ModuleMemory {
+  static_assert(std::is_trivially_copyable_v<T>, "the elements of a variable are numbers or plain structs");
+
+ public:
+  std::size_t size() const { return byte_size() / sizeof(T); }  // elements
+  // All of its values, or a number for a variable of one. kShape when the count is another.
+  template <std::ranges::contiguous_range R>
+    requires std::same_as<std::ranges::range_value_t<const R>, T>
+  void copy_from(const R& values) {
+    write(std::as_bytes(std::span<const T>(std::ranges::data(values), std::ranges::size(values))));
+  }
+  void copy_from(std::initializer_list<T> values) { copy_from(std::span<const T>(values)); }
+  void copy_from(const T& value) { copy_from(std::span<const T>(&value, 1)); }
+  void copy_to(std::span<T> values) const { read(std::as_writable_bytes(values)); }
+  std::vector<T> to_host() const {  // waits for kernels
+    std::vector<T> values(size());
+    copy_to(values);
+    return values;
+  }
+
+ private:
+  friend class SourceModule;
+  ModuleArray(std::string name, std::shared_ptr<runtime::SourceGlobal> global)
+      : ModuleMemory(std::move(name), std::move(global)) {
+    if constexpr (detail::Number<T>)
+      check_elements(sizeof(T), detail::number_dtype<T>);
+    else
+      check_elements(sizeof(T), std::nullopt);
+  }
+};
+
 class SYSTOLE_API SourceModule {
  public:
   SourceModule() = default;  // undefined: any use but defined() throws
@@ -223,6 +286,24 @@ class SYSTOLE_API SourceModule {
   TypedSourceFunction<Signature> function(std::string_view name) const {
     return TypedSourceFunction<Signature>(function(name));
   }
+  // The same by PyCUDA's name.
+  SourceFunction get_function(std::string_view name) const { return function(name); }
+  template <class Signature>
+  TypedSourceFunction<Signature> get_function(std::string_view name) const {
+    return function<Signature>(name);
+  }
+
+  // A variable of the source, constant or not: CUDA's `__constant__` and `__device__`. Throws kNotFound when
+  // there is none of this name, kDType when it is of another type, and kUnsupported where a module
+  // has no variables that the host can set (OpenCL, C: pass an array).
+  template <class T>
+  ModuleArray<T> constant(std::string_view name) const {
+    return ModuleArray<T>(std::string(name), global_named(name));
+  }
+  template <class T>
+  ModuleArray<T> global(std::string_view name) const {
+    return constant<T>(name);
+  }
 
   void synchronize() const;  // waits for everything on the device
 
@@ -230,6 +311,7 @@ class SYSTOLE_API SourceModule {
   SourceModule(const DeviceSpec& device, std::string source, const KernelSources* sources,
                const SourceOptions& options);
   const runtime::SourceProgram& program() const;
+  std::shared_ptr<runtime::SourceGlobal> global_named(std::string_view name) const;
   DeviceName device_;
   std::shared_ptr<const runtime::SourceProgram> program_;
 };

@@ -318,11 +318,11 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
 
 std::shared_ptr<const runtime::SourceCall> source_call(const lower::Step& step) {
   try {
-    return runtime::source_call(step, codegen::Dialect::c,
-                                [](const ir::KernelAttrs& attrs, const SourceOptions& options) {
-                                  return runtime::kernel_named(
-                                      "kernel_call", *build(attrs.c, false, options, attrs.name), attrs.name);
-                                });
+    return runtime::source_call(
+        step, codegen::Dialect::c, [](const runtime::NamedSource& source, const SourceOptions& options) {
+          return runtime::kernel_named(
+              "kernel_call", *build(source.text, source.is_portable, options, source.name), source.name);
+        });
   } catch (const Error& error) {
     // Without a compiler the body is evaluated.
     const bool has_body = !step.region.graph.node(step.region.anchor).graphs.empty();

@@ -11,8 +11,11 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/module.h"
 #include "backend/cuda/nvrtc.h"
+#include "backend/cuda/queues.h"
 #include "backend/cuda/session.h"
+#include "backend/cuda/source.h"
 #include "eval/eval.h"
+#include "runtime/source_kernels.h"
 #include "systole/backend/cuda.h"
 #include "systole/base/error.h"
 
@@ -23,16 +26,6 @@ namespace {
 using runtime::BufferRef;
 
 constexpr const char* kCollectives = "collectives need several devices that know each other";
-constexpr const char* kNoKernelSource = "needs a body graph: this backend runs no kernel source";
-
-void check_kernels(const ir::Graph& graph) {
-  for (const ir::Node& node : graph.nodes()) {
-    if (node.op == ir::Op::kernel_call && node.graphs.empty())
-      throw Error(ErrorKind::kUnsupported, "kernel_call",
-                  fmt::format("\"{}\" {}", node.as<ir::KernelAttrs>().name, kNoKernelSource));
-    for (const ir::GraphRef& sub : node.graphs) check_kernels(*sub);
-  }
-}
 
 class CudaExecutable final : public runtime::Executable {
  public:
@@ -44,7 +37,7 @@ class CudaExecutable final : public runtime::Executable {
   const std::shared_ptr<const Module> module_;
 };
 
-class CudaBackend final : public runtime::Backend {
+class CudaBackend final : public runtime::Backend, public runtime::SourceBackend {
  public:
   std::string_view name() const override { return "cuda"; }
   std::vector<runtime::DeviceInfo> devices() override {
@@ -71,12 +64,112 @@ class CudaBackend final : public runtime::Backend {
     if (!graph.is_static())
       throw Error(ErrorKind::kShape, "cuda", "a graph with symbols must be bound to numbers first");
     if (eval::uses_collectives(graph)) throw Error(ErrorKind::kUnsupported, "cuda", kCollectives);
-    check_kernels(graph);
     return std::make_shared<CudaExecutable>(make_module(device_of(ordinal), graph, options));
   }
   std::string refusal(ir::Op op) const override {
-    if (op == ir::Op::kernel_call) return kNoKernelSource;
     return ir::info(op).op_class == ir::OpClass::collective ? kCollectives : "";
+  }
+
+  codegen::Dialect dialect() const override { return codegen::Dialect::cuda; }
+  std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& source, bool is_portable,
+                                                             const SourceOptions& options,
+                                                             int ordinal) override {
+    return cuda::build_source(source, is_portable, options, ordinal);
+  }
+  BufferRef make_buffer(const Type& type, int ordinal, bool is_zero) override {
+    const Device& device = device_of(ordinal);
+    device.activate();
+    const Stream stream = device.kernels();
+    auto made = DeviceBuffer::make(device, type, stream);
+    Memory& memory = made->memory();
+    if (memory.bytes() == 0) return made;
+    if (is_zero)
+      check(driver().cuMemsetD8Async(memory.address(), 0, static_cast<std::size_t>(memory.bytes()), stream),
+            "cuMemsetD8Async");
+    memory.was_written(
+        std::make_shared<const Moment>(device, stream));  // or allocated, which others wait for
+    return made;
+  }
+  void write(runtime::Buffer& to, std::span<const std::byte> from) override {
+    memory_of(to).device().upload(from.data(), memory_of(to));
+  }
+  void read(const runtime::Buffer& from, std::span<std::byte> to) override {
+    memory_of(from).device().download(memory_of(from), to.data());
+  }
+  void copy(const runtime::Buffer& from, runtime::Buffer& to) override {
+    memory_of(to).device().copy(memory_of(from), memory_of(to));
+  }
+  void synchronize(int ordinal) override { device_of(ordinal).synchronize(); }
+
+  std::shared_ptr<const runtime::WorkQueue> make_queue(int ordinal) override {
+    return std::make_shared<const Queue>(device_of(ordinal));
+  }
+  std::shared_ptr<const runtime::WorkMark> mark(const runtime::WorkQueue* queue, int ordinal) override {
+    const Device& device = device_of(ordinal);
+    device.activate();
+    const Stream stream = stream_of(device, queue);
+    if (queue == nullptr) device.join(stream);
+    return std::make_shared<const Mark>(device, stream);
+  }
+  std::shared_ptr<runtime::HostMemory> make_host_memory(std::size_t bytes, const DeviceName& name) override {
+    return std::make_shared<PinnedMemory>(device_of(name.ordinal), bytes, name);
+  }
+  void begin_write(runtime::Buffer& to, runtime::HostMemory& from, const runtime::WorkQueue* queue) override {
+    Memory& memory = memory_of(to);
+    memory.device().activate();
+    if (auto* const pinned = dynamic_cast<PinnedMemory*>(&from))
+      pinned->begin_copy_to(memory, stream_of(memory.device(), queue));
+    else
+      write(to, {from.data(), from.size()});
+  }
+  void begin_read(const runtime::Buffer& from, runtime::HostMemory& to,
+                  const runtime::WorkQueue* queue) override {
+    Memory& memory = memory_of(from);
+    memory.device().activate();
+    if (auto* const pinned = dynamic_cast<PinnedMemory*>(&to))
+      pinned->begin_copy_from(memory, stream_of(memory.device(), queue));
+    else
+      read(from, {to.data(), to.size()});
+  }
+
+  void add_properties(DeviceProperties& known, int ordinal) override {
+    const Device& device = device_of(ordinal);
+    const auto sizes = [&](int first) {
+      return Size3(device.attribute(first), device.attribute(first + 1), device.attribute(first + 2));
+    };
+    known.name = device.name();
+    known.total_memory = device.memory_bytes();
+    known.compute_major = device.capability() / 10;
+    known.compute_minor = device.capability() % 10;
+    known.multiprocessors = device.multiprocessors();
+    known.warp_size = device.attribute(kWarpSize);
+    known.max_threads_per_block = device.attribute(kMaxThreadsPerBlock);
+    known.max_block = sizes(kMaxBlockX);
+    known.max_grid = sizes(kMaxGridX);
+    known.shared_bytes_per_block = device.attribute(kSharedPerBlock);
+    known.max_shared_bytes_per_block = device.attribute(kSharedPerBlockOptIn);
+    known.shared_bytes_per_multiprocessor = device.attribute(kSharedPerMultiprocessor);
+    known.constant_bytes = device.attribute(kConstantBytes);
+    known.max_threads_per_multiprocessor = device.attribute(kThreadsPerMultiprocessor);
+    known.registers_per_multiprocessor = device.attribute(kRegistersPerMultiprocessor);
+    known.l2_bytes = device.attribute(kL2Bytes);
+    known.clock_khz = device.attribute(kClockRate);
+    check(driver().cuDriverGetVersion(&known.driver_version), "cuDriverGetVersion");
+  }
+  MemoryInfo memory(int ordinal) override {
+    device_of(ordinal).activate();
+    std::size_t free = 0, total = 0;
+    check(driver().cuMemGetInfo(&free, &total), "cuMemGetInfo");
+    return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(total)};
+  }
+
+ private:
+  static Memory& memory_of(const runtime::Buffer& buffer) {
+    const auto& own = dynamic_cast<const DeviceBuffer&>(buffer);
+    if (own.is_donated())
+      throw Error(ErrorKind::kInvalidArgument, "cuda", "a buffer is used after it was donated", {},
+                  own.type().to_string());
+    return own.memory();
   }
 };
 

@@ -15,12 +15,6 @@ namespace {
 
 constexpr int kLeastCapability = 75;
 
-int attribute(int which, int device) {
-  int value = 0;
-  check(driver().cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
-  return value;
-}
-
 // The context that all who use a GPU in one process share, current for the thread that asked.
 class PrimaryContext {
  public:
@@ -104,20 +98,20 @@ Device::Device(int ordinal) : ordinal_(ordinal), usage_(fmt::format("cuda:{} mem
   std::array<char, 256> name{};
   check(cu.cuDeviceGetName(name.data(), static_cast<int>(name.size()), handle_), "cuDeviceGetName");
   name_ = name.data();
-  capability_ = 10 * attribute(kComputeMajor, handle_) + attribute(kComputeMinor, handle_);
+  capability_ = 10 * attribute(kComputeMajor) + attribute(kComputeMinor);
   architecture_ = fmt::format("sm_{}", capability_);
   if (capability_ < kLeastCapability)
     throw Error(ErrorKind::kUnsupported, fmt::format("cuda:{}", ordinal), fmt::format("{} is too old", name_),
                 "compute capability 7.5 (Turing) or newer",
                 fmt::format("{}.{}", capability_ / 10, capability_ % 10));
-  multiprocessors_ = attribute(kMultiprocessors, handle_);
-  room_ = {attribute(kThreadsOfMultiprocessor, handle_), attribute(kRegistersOfMultiprocessor, handle_),
-           attribute(kSharedOfMultiprocessor, handle_), attribute(kBlocksOfMultiprocessor, handle_),
-           attribute(kReservedSharedOfBlock, handle_)};
+  multiprocessors_ = attribute(kMultiprocessors);
+  room_ = {attribute(kThreadsPerMultiprocessor), attribute(kRegistersPerMultiprocessor),
+           attribute(kSharedPerMultiprocessor), attribute(kBlocksPerMultiprocessor),
+           attribute(kReservedSharedPerBlock)};
   std::size_t bytes = 0;
   check(cu.cuDeviceTotalMem(&bytes, handle_), "cuDeviceTotalMem");
   memory_bytes_ = static_cast<std::int64_t>(bytes);
-  if (attribute(kMemoryPoolsSupported, handle_) == 0)
+  if (attribute(kMemoryPoolsSupported) == 0)
     throw Error(ErrorKind::kUnsupported, fmt::format("cuda:{}", ordinal),
                 fmt::format("the driver has no memory pools for {}", name_));
 }
@@ -143,6 +137,7 @@ Device::~Device() {
   cupti::forget(*this);
   if (try_activate()) {
     for (const Event event : events_) succeeded(driver().cuEventDestroy(event), "cuEventDestroy");
+    if (kernels_ != nullptr) streams_.push_back(kernels_);
     for (const Stream stream : streams_) succeeded(driver().cuStreamDestroy(stream), "cuStreamDestroy");
   }
   set_current_health(nullptr);
@@ -188,7 +183,65 @@ Stream Device::take_stream() const {
   }
   Stream stream = nullptr;
   check(driver().cuStreamCreate(&stream, kStreamNonBlocking), "cuStreamCreate");
+  const std::lock_guard lock(mutex_);
+  made_.push_back(stream);
   return stream;
+}
+
+Stream Device::kernels() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (kernels_ != nullptr) return kernels_;
+  }
+  const Stream taken = take_stream();
+  const std::lock_guard lock(mutex_);
+  if (kernels_ == nullptr)
+    kernels_ = taken;
+  else
+    streams_.push_back(taken);
+  return kernels_;
+}
+
+Stream Device::take_users_stream() const {
+  activate();
+  const Stream stream = take_stream();
+  const std::lock_guard lock(mutex_);
+  users_.insert(stream);
+  return stream;
+}
+
+void Device::give_users_stream(Stream stream) const {
+  const std::lock_guard lock(mutex_);
+  users_.erase(stream);
+  streams_.push_back(stream);
+}
+
+void Device::join(Stream stream) const {
+  activate();
+  std::vector<Stream> others{opened().upload_stream.get(), opened().download_stream.get()};
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Stream other : made_)
+      if (!users_.contains(other)) others.push_back(other);
+  }
+  for (const Stream other : others)
+    if (other != stream) Moment(*this, other).make_wait(stream);
+}
+
+void Device::synchronize() const {
+  activate();
+  std::vector<Stream> all{opened().upload_stream.get(), opened().download_stream.get()};
+  {
+    const std::lock_guard lock(mutex_);
+    all.insert(all.end(), made_.begin(), made_.end());
+  }
+  for (const Stream stream : all) check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
+int Device::attribute(int which) const {
+  int value = 0;
+  check(driver().cuDeviceGetAttribute(&value, which, handle_), "cuDeviceGetAttribute");
+  return value;
 }
 
 void Device::give_stream(Stream stream) const {

@@ -36,6 +36,7 @@ class Device {
   // The share of a multiprocessor's threads that blocks of this kind keep at once; 0 where it is not known.
   double occupancy(int threads, int registers, std::int64_t shared_bytes) const;
   std::int64_t memory_bytes() const { return memory_bytes_; }
+  int attribute(int which) const;  // CU_DEVICE_ATTRIBUTE_…
 
   void activate() const;               // for the calling thread; every call of the driver needs it
   bool try_activate() const noexcept;  // for destructors: false when there is nothing to be freed any more
@@ -44,7 +45,13 @@ class Device {
 
   Stream take_stream() const;  // one that nobody has
   void give_stream(Stream stream) const;
-  Stream transfers() const;                   // of uploads
+  Stream transfers() const;          // of uploads
+  Stream kernels() const;            // of programs' own kernels: their default
+  Stream take_users_stream() const;  // one that a program asked for
+  void give_users_stream(Stream stream) const;
+  // Makes the stream wait for all work that was put on others, but for those that programs asked for.
+  void join(Stream stream) const;
+  void synchronize() const;                   // waits for all of it
   void settle(Stream stream) const noexcept;  // waits for all work on it, whatever became of it
 
   // Throws kOutOfMemory with the bytes wanted and free, and the largest arrays there are.
@@ -84,6 +91,9 @@ class Device {
   mutable std::set<const Memory*> live_;  // that has memory
   mutable std::vector<Event> events_;     // free ones
   mutable std::vector<Stream> streams_;   // free ones
+  mutable std::vector<Stream> made_;      // all of them, which stay
+  mutable std::set<Stream> users_;        // of them, those that programs have
+  mutable Stream kernels_ = nullptr;
   mutable std::map<int, bool> readable_;  // by the other's ordinal
 };
 

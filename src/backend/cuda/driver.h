@@ -34,16 +34,29 @@ enum DriverConstant : int {
   kCaptureThreadLocal = 1,    // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
   kPoolWaitsForMemory = 3,    // CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
   kPoolReleaseThreshold = 4,  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+  kHostPortable = 1,          // CU_MEMHOSTALLOC_PORTABLE
   kMaxThreadsPerBlock = 1,    // CU_DEVICE_ATTRIBUTE_…
+  kMaxBlockX = 2,             // y and z follow
+  kMaxGridX = 5,              // y and z follow
+  kSharedPerBlock = 8,
+  kConstantBytes = 9,
+  kWarpSize = 10,
+  kClockRate = 13,
   kMultiprocessors = 16,
-  kThreadsOfMultiprocessor = 39,
+  kL2Bytes = 38,
+  kThreadsPerMultiprocessor = 39,
   kComputeMajor = 75,
   kComputeMinor = 76,
-  kSharedOfMultiprocessor = 81,
-  kRegistersOfMultiprocessor = 82,
-  kBlocksOfMultiprocessor = 106,
-  kReservedSharedOfBlock = 111,
+  kSharedPerMultiprocessor = 81,
+  kRegistersPerMultiprocessor = 82,
+  kSharedPerBlockOptIn = 97,
+  kBlocksPerMultiprocessor = 106,
+  kReservedSharedPerBlock = 111,
   kMemoryPoolsSupported = 115,
+  kFunctionMaxThreads = 0,  // CU_FUNC_ATTRIBUTE_…
+  kFunctionShared = 1,
+  kFunctionRegisters = 4,
+  kFunctionMaxShared = 8,
   kOnDevice = 1,   // CU_MEM_LOCATION_TYPE_DEVICE
   kReadWrite = 3,  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 };
@@ -96,6 +109,7 @@ enum DriverStatus : Status {
   X(cuStreamCreate, cuStreamCreate, (Stream*, unsigned))                                             \
   X(cuStreamDestroy, cuStreamDestroy_v2, (Stream))                                                   \
   X(cuStreamSynchronize, cuStreamSynchronize, (Stream))                                              \
+  X(cuStreamQuery, cuStreamQuery, (Stream))                                                          \
   X(cuStreamWaitEvent, cuStreamWaitEvent, (Stream, Event, unsigned))                                 \
   X(cuStreamBeginCapture, cuStreamBeginCapture_v2, (Stream, int))                                    \
   X(cuStreamEndCapture, cuStreamEndCapture, (Stream, Graph*))                                        \
@@ -114,15 +128,21 @@ enum DriverStatus : Status {
   X(cuModuleLoadData, cuModuleLoadData, (LoadedModule*, const void*))                                \
   X(cuModuleUnload, cuModuleUnload, (LoadedModule))                                                  \
   X(cuModuleGetFunction, cuModuleGetFunction, (Function*, LoadedModule, const char*))                \
+  X(cuModuleGetGlobal, cuModuleGetGlobal_v2, (Address*, std::size_t*, LoadedModule, const char*))    \
   X(cuFuncSetAttribute, cuFuncSetAttribute, (Function, int, int))                                    \
   X(cuFuncGetAttribute, cuFuncGetAttribute, (int*, int, Function))                                   \
   X(cuLaunchKernel, cuLaunchKernel,                                                                  \
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, \
      void**))
 
+// Of drivers that are newer than what is needed; null where they are not.
+#define SYSTOLE_CUDA_NEWER_FUNCTIONS(X) \
+  X(cuFuncGetParamInfo, cuFuncGetParamInfo, (Function, std::size_t, std::size_t*, std::size_t*))
+
 struct Driver {
 #define SYSTOLE_CUDA_MEMBER(name, symbol, parameters) Status(*name) parameters = nullptr;
   SYSTOLE_CUDA_FUNCTIONS(SYSTOLE_CUDA_MEMBER)
+  SYSTOLE_CUDA_NEWER_FUNCTIONS(SYSTOLE_CUDA_MEMBER)
 #undef SYSTOLE_CUDA_MEMBER
 };
 

@@ -26,13 +26,23 @@ void Moment::make_wait(Stream other) const {
 
 void Moment::wait() const { check(driver().cuEventSynchronize(event_), "cuEventSynchronize"); }
 
+bool Moment::is_past() const {
+  const Status status = driver().cuEventQuery(event_);
+  if (status == kErrorNotReady) return false;
+  check(status, "cuEventQuery");
+  return true;
+}
+
 Memory::Memory(const Device& device, std::int64_t bytes, Type what, Stream stream, const char* role)
     : device_(device), bytes_(bytes), what_(std::move(what)), role_(role), home_(stream) {
   if (bytes > 0) address_ = device.allocate(*this, stream);
 }
 
+Memory::Memory(const Device& device, Address address, std::int64_t bytes, const char* role)
+    : device_(device), bytes_(bytes), role_(role), home_(nullptr), address_(address) {}
+
 Memory::~Memory() {
-  if (address_ == 0) return;
+  if (address_ == 0 || home_ == nullptr) return;
   const Stream last = last_stream();
   if (device_.try_activate()) try {
       before_writing(last);
@@ -90,6 +100,22 @@ void Memory::wait_until_written() const {
     moment = written_;
   }
   if (moment) moment->wait();
+}
+
+std::vector<MomentRef> Memory::moments() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<MomentRef> all = read_;
+  if (written_) all.push_back(written_);
+  return all;
+}
+
+void Memory::wait_until_unused() const {
+  for (const MomentRef& moment : moments()) moment->wait();
+}
+
+bool Memory::is_unused() const {
+  const std::vector<MomentRef> all = moments();
+  return std::all_of(all.begin(), all.end(), [](const MomentRef& moment) { return moment->is_past(); });
 }
 
 }  // namespace systole::cuda

@@ -29,6 +29,7 @@ class Moment {
   Stream stream() const { return stream_; }
   void make_wait(Stream other) const;  // work put on `other` from now on; nothing for the stream's own
   void wait() const;                   // on the host
+  bool is_past() const;
 
  private:
   const Device& device_;
@@ -41,6 +42,8 @@ class Memory {
  public:
   // `what` is told when memory runs out, or `role` for what is no array. Ready for work on the stream.
   Memory(const Device& device, std::int64_t bytes, Type what, Stream stream, const char* role = nullptr);
+  // Memory that is somebody else's: it is ordered, not freed. Without bytes, an order alone.
+  Memory(const Device& device, Address address, std::int64_t bytes, const char* role);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -56,16 +59,19 @@ class Memory {
   void was_read(const MomentRef& moment);
   void was_written(const MomentRef& moment);
   void wait_until_written() const;  // on the host
+  void wait_until_unused() const;   // by anybody, on the host
+  bool is_unused() const;           // without waiting
 
  private:
   const Device& device_;
   const std::int64_t bytes_;
   const Type what_;
   const char* const role_;
-  const Stream home_;  // where it was allocated
+  const Stream home_;  // where it was allocated; null: it is not ours
   Address address_ = 0;
   void wait_for_writer(Stream stream) const;
   Stream last_stream() const;
+  std::vector<MomentRef> moments() const;  // of the last uses
 
   mutable std::mutex mutex_;
   MomentRef written_;

@@ -10,8 +10,10 @@
 
 #include "backend/cuda/by_threads.h"
 #include "backend/cuda/nvrtc.h"
+#include "backend/cuda/source.h"
 #include "backend/cuda/target.h"
 #include "backend/cuda/tuning.h"
+#include "backend/source_call.h"
 #include "backend/step_text.h"
 #include "base/log.h"
 #include "codegen/kernel.h"
@@ -56,6 +58,8 @@ class Generator {
         call.label = step.implementation + " " + call.label;
       } else if (add_kernels(program, step, name, call)) {
         call.launches = wanted_.back().ways[0].launches;
+      } else if ((call.library = source_call(device_, step)) != nullptr) {
+        // a kernel of the program's own
       } else if (step.programs.empty() && step.kind != StepKind::copy) {
         log(LogLevel::info, fmt::format("cuda: {} runs on the host: it has no kernel", call.label));
         needs_host_ = true;
@@ -276,7 +280,9 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
   module->device = &device;
   {
     const timeline::Span span("compile", "lower");
-    module->program = lower::make_program(lower::prepared(graph, target, options.optimize), target);
+    module->program = lower::make_program(
+        lower::prepared(runtime::with_bodies(graph, codegen::Dialect::cuda), target, options.optimize),
+        target);
   }
   Generator generator(device, target);
   {

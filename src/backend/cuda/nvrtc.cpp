@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <span>
 #include <system_error>
 
 #include "backend/cuda/libraries.h"
@@ -25,7 +27,72 @@ struct Api {
   int (*code)(Program, char*) = nullptr;
   int (*destroy)(Program*) = nullptr;
   const char* (*words)(int) = nullptr;
+  int (*add_name)(Program, const char*) = nullptr;
+  int (*lowered_name)(Program, const char*, const char**) = nullptr;
 };
+
+constexpr int kRefused = 6;  // NVRTC_ERROR_COMPILATION
+
+// Headers that sources include out of habit: the compiler knows mathematics, printf and the built-in
+// variables without them, and has no others.
+struct Header {
+  const char *name, *text;
+};
+constexpr const char* kIntegers = R"c(#pragma once
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef long long intptr_t;
+typedef unsigned long long uintptr_t;
+)c";
+constexpr const char* kLimits = R"c(#pragma once
+#define INT_MAX 2147483647
+#define INT_MIN (-INT_MAX - 1)
+#define UINT_MAX 4294967295u
+#define LLONG_MAX 9223372036854775807LL
+#define LLONG_MIN (-LLONG_MAX - 1)
+)c";
+constexpr const char* kFloats = R"c(#pragma once
+#define FLT_MAX 3.402823466e+38f
+#define FLT_MIN 1.175494351e-38f
+#define FLT_EPSILON 1.192092896e-07f
+#define DBL_MAX 1.7976931348623157e+308
+#define DBL_MIN 2.2250738585072014e-308
+#define DBL_EPSILON 2.2204460492503131e-16
+)c";
+constexpr const char* kConstants = R"c(#pragma once
+#define M_PI 3.14159265358979323846
+#define M_PI_2 1.57079632679489661923
+#define M_E 2.7182818284590452354
+#define M_SQRT2 1.41421356237309504880
+)c";
+constexpr const char* kNothing = "#pragma once\n";
+constexpr Header kHeaders[] = {{"stdint.h", kIntegers},
+                               {"cstdint", kIntegers},
+                               {"inttypes.h", kIntegers},
+                               {"limits.h", kLimits},
+                               {"climits", kLimits},
+                               {"float.h", kFloats},
+                               {"cfloat", kFloats},
+                               {"math.h", kConstants},
+                               {"cmath", kConstants},
+                               {"math_constants.h", kConstants},
+                               {"stdio.h", kNothing},
+                               {"cstdio", kNothing},
+                               {"stdlib.h", kNothing},
+                               {"cstdlib", kNothing},
+                               {"stddef.h", kNothing},
+                               {"cstddef", kNothing},
+                               {"string.h", kNothing},
+                               {"cuda.h", kNothing},
+                               {"cuda_runtime.h", kNothing},
+                               {"cuda_runtime_api.h", kNothing},
+                               {"device_launch_parameters.h", kNothing}};
 
 // The compiler's own library, which it looks for beside itself; not every loader finds it there.
 void load_builtins(const void* function) {
@@ -48,7 +115,9 @@ std::string load(Api& api) {
                         find(api.compile, "nvrtcCompileProgram") &&
                         find(api.log_size, "nvrtcGetProgramLogSize") && find(api.log, "nvrtcGetProgramLog") &&
                         find(api.code_size, "nvrtcGetCUBINSize") && find(api.code, "nvrtcGetCUBIN") &&
-                        find(api.destroy, "nvrtcDestroyProgram") && find(api.words, "nvrtcGetErrorString");
+                        find(api.destroy, "nvrtcDestroyProgram") && find(api.words, "nvrtcGetErrorString") &&
+                        find(api.add_name, "nvrtcAddNameExpression") &&
+                        find(api.lowered_name, "nvrtcGetLoweredName");
   if (!complete) return "libnvrtc.so is not one that is known: CUDA 12 or newer is needed";
   load_builtins(reinterpret_cast<const void*>(api.version));
   return {};
@@ -62,8 +131,16 @@ const Loaded<Api>& found() {
 // A program of the compiler's, destroyed with it.
 class Program {
  public:
-  Program(const Api& api, const std::string& source, const std::string& file_name) : api_(api) {
-    if (const int status = api.create(&program_, source.c_str(), file_name.c_str(), 0, nullptr, nullptr);
+  Program(const Api& api, const std::string& source, const std::string& file_name,
+          std::span<const Header> headers = {})
+      : api_(api) {
+    std::vector<const char*> names, texts;
+    for (const Header& header : headers) {
+      names.push_back(header.name);
+      texts.push_back(header.text);
+    }
+    if (const int status = api.create(&program_, source.c_str(), file_name.c_str(),
+                                      static_cast<int>(headers.size()), texts.data(), names.data());
         status != 0)
       throw Error(ErrorKind::kInternal, "nvrtc", api.words(status));
   }
@@ -79,6 +156,22 @@ class Program {
     api_.log(program_, text.data());
     text.resize(size - 1);
     return text;
+  }
+  int compile(const std::vector<std::string>& flags) const {
+    std::vector<const char*> pointers;
+    for (const std::string& flag : flags) pointers.push_back(flag.c_str());
+    return api_.compile(program_, static_cast<int>(pointers.size()), pointers.data());
+  }
+  std::string code(const std::string& architecture) const {
+    std::string code;
+    std::size_t size = 0;
+    if (api_.code_size(program_, &size) == 0 && size > 0) {
+      code.resize(size);
+      api_.code(program_, code.data());
+    }
+    if (code.empty())
+      throw Error(ErrorKind::kInternal, "nvrtc", "no machine code came out", {}, architecture);
+    return code;
   }
 
  private:
@@ -106,23 +199,46 @@ std::string machine_code(const std::string& source, const NvrtcOptions& options,
   std::vector<std::string> flags = {"--gpu-architecture=" + options.architecture, "--fmad=false",
                                     "--std=c++17"};
   flags.insert(flags.end(), options.flags.begin(), options.flags.end());
-  std::vector<const char*> pointers;
-  for (const std::string& flag : flags) pointers.push_back(flag.c_str());
-  const int status = here.api.compile(program.get(), static_cast<int>(pointers.size()), pointers.data());
+  const int status = program.compile(flags);
   std::string words = program.log();
   if (status != 0)
     throw Error(ErrorKind::kInvalidArgument, "nvrtc",
                 fmt::format("{}:\n{}", here.api.words(status), words.substr(0, 8000)));
-  std::string code;
-  std::size_t size = 0;
-  if (here.api.code_size(program.get(), &size) == 0 && size > 0) {
-    code.resize(size);
-    here.api.code(program.get(), code.data());
-  }
-  if (code.empty())
-    throw Error(ErrorKind::kInternal, "nvrtc", "no machine code came out", {}, options.architecture);
+  std::string code = program.code(options.architecture);
   if (log != nullptr) *log = std::move(words);
   return code;
+}
+
+NvrtcResult compile_users_source(const std::string& source, const NvrtcOptions& options,
+                                 const std::vector<std::string>& templates) {
+  const Loaded<Api>& here = found();
+  if (!here.absence.empty()) throw Error(ErrorKind::kUnsupported, "cuda", here.absence);
+  const Program program(here.api, source, options.file_name, kHeaders);
+  for (const std::string& name : templates)
+    if (const int status = here.api.add_name(program.get(), name.c_str()); status != 0)
+      throw Error(ErrorKind::kInvalidArgument, "nvrtc", here.api.words(status), "a template as f<float>",
+                  name);
+  std::vector<std::string> flags = {"--gpu-architecture=" + options.architecture};
+  const bool has_standard = std::any_of(options.flags.begin(), options.flags.end(), [](const std::string& f) {
+    return f.starts_with("--std") || f.starts_with("-std");
+  });
+  if (!has_standard) flags.push_back("--std=c++17");
+  flags.insert(flags.end(), options.flags.begin(), options.flags.end());
+  const int status = program.compile(flags);
+  NvrtcResult result{.code = {}, .log = program.log(), .symbols = {}, .is_refused = status == kRefused};
+  if (result.is_refused) return result;
+  if (status != 0)
+    throw Error(ErrorKind::kInvalidArgument, "nvrtc",
+                fmt::format("{}: {}", here.api.words(status), result.log.substr(0, 4000)), {},
+                fmt::format("{}", fmt::join(options.flags, " ")));
+  for (const std::string& name : templates) {
+    const char* symbol = nullptr;
+    if (here.api.lowered_name(program.get(), name.c_str(), &symbol) != 0 || symbol == nullptr)
+      throw Error(ErrorKind::kNotFound, "nvrtc", "no kernel came of the template", {}, name);
+    result.symbols.emplace_back(symbol);
+  }
+  result.code = program.code(options.architecture);
+  return result;
 }
 
 }  // namespace systole::cuda

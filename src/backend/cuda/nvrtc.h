@@ -21,4 +21,14 @@ struct NvrtcOptions {
 // refuses. `log` gets what it says of one that it takes.
 std::string machine_code(const std::string& source, const NvrtcOptions& options, std::string* log = nullptr);
 
+// A program's own source: without flags of ours but the architecture and C++17, with the headers of the
+// standard library that C programs name out of habit, and with templates as asked for ("f<float>").
+struct NvrtcResult {
+  std::string code, log;
+  std::vector<std::string> symbols;  // of the templates
+  bool is_refused = false;           // the source has errors, which are in the log
+};
+NvrtcResult compile_users_source(const std::string& source, const NvrtcOptions& options,
+                                 const std::vector<std::string>& templates = {});
+
 }  // namespace systole::cuda

@@ -275,13 +275,13 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
 
 std::shared_ptr<const runtime::SourceCall> source_call(const Device& device, const lower::Step& step) {
   return runtime::source_call(
-      step, codegen::Dialect::opencl, [&](const ir::KernelAttrs& attrs, const SourceOptions& options) {
+      step, codegen::Dialect::opencl, [&](const runtime::NamedSource& source, const SourceOptions& options) {
         const auto& all = devices();
         const auto found =
             std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.get() == &device; });
         const auto program =
-            build_source(attrs.opencl, false, options, static_cast<int>(found - all.begin()));
-        return runtime::kernel_named("kernel_call", *program, attrs.name);
+            build_source(source.text, source.is_portable, options, static_cast<int>(found - all.begin()));
+        return runtime::kernel_named("kernel_call", *program, source.name);
       });
 }
 

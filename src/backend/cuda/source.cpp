@@ -1,0 +1,562 @@
+#include "backend/cuda/source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "backend/cuda/buffer.h"
+#include "backend/cuda/cubin.h"
+#include "backend/cuda/cupti.h"
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/queues.h"
+#include "backend/source_call.h"
+#include "runtime/disk_cache.h"
+#include "runtime/source_text.h"
+#include "runtime/timeline.h"
+#include "systole/base/error.h"
+
+namespace systole::cuda {
+
+namespace {
+
+using runtime::SourceArgument;
+using runtime::SourceParameter;
+using runtime::SourceSignature;
+
+// What the compiler made of a source, as it is kept on disk: symbols and sizes in a line of text each.
+std::string to_entry(const NvrtcResult& made) {
+  return fmt::format("{}\n{}\n{}{}", fmt::join(made.symbols, " "), made.log.size(), made.log, made.code);
+}
+
+std::optional<NvrtcResult> from_entry(const std::string& entry) {
+  const std::size_t first = entry.find('\n'), second = entry.find('\n', first + 1);
+  if (first == std::string::npos || second == std::string::npos) return std::nullopt;
+  std::size_t log = 0;
+  const char* const end = entry.data() + second;
+  if (std::from_chars(entry.data() + first + 1, end, log).ptr != end || log > entry.size() - second - 1)
+    return std::nullopt;
+  NvrtcResult made;
+  for (std::size_t begin = 0; begin < first;) {
+    const std::size_t stop = std::min(entry.find(' ', begin), first);
+    made.symbols.push_back(entry.substr(begin, stop - begin));
+    begin = stop + 1;
+  }
+  made.log = entry.substr(second + 1, log);
+  made.code = entry.substr(second + 1 + log);
+  return made;
+}
+
+// A program's source and how it is to be compiled.
+struct Source {
+  std::string text, where;  // the program's own text; "cuda:0"
+  bool is_portable;
+  SourceOptions options;
+};
+
+std::shared_ptr<ModuleObject> load(const Device& device, const std::string& code) {
+  LoadedModule module = nullptr;
+  check(driver().cuModuleLoadData(&module, code.data()), "cuModuleLoadData");
+  return {module, [&device](LoadedModule m) {
+            if (device.try_activate()) driver().cuModuleUnload(m);
+          }};
+}
+
+// Machine code on the GPU, with its variables. Goes when nothing of it runs any more.
+class Loaded {
+ public:
+  Loaded(const Device& device, const Source& source, const std::vector<std::string>& templates)
+      : device_(device), order_(device, 0, 0, "kernels") {
+    device.activate();
+    const std::string text =
+        runtime::source_head(codegen::Dialect::cuda, source.is_portable, source.options, source.text) +
+        source.text + "\n";
+    runtime::CacheKey key("cuda");
+    key.add("source").add(text).add(device.architecture()).add(nvrtc_version());
+    for (const std::string& flag : source.options.flags.cuda) key.add(flag);
+    key.add("templates");
+    for (const std::string& name : templates) key.add(name);
+    const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
+    if (const std::optional<std::string> entry = cache ? cache->find(key) : std::nullopt)
+      if (std::optional<NvrtcResult> known = from_entry(*entry)) try {
+          module_ = load(device, known->code);
+          made_ = *std::move(known);
+        } catch (const Error&) {  // damaged, or of another driver
+          cache->remove(key);
+          if (device.is_lost()) throw;
+        }
+    if (module_ == nullptr) {
+      made_ = compile_users_source(text,
+                                   {.architecture = device.architecture(),
+                                    .flags = source.options.flags.cuda,
+                                    .file_name = runtime::source_name(source.options)},
+                                   templates);
+      if (made_.is_refused) runtime::refuse_source(source.where, source.text, source.options, made_.log);
+      module_ = load(device, made_.code);
+      if (cache) cache->store(key, to_entry(made_));
+    }
+    cubin_ = read_cubin(made_.code);
+    made_.code.clear();
+    for (const Cubin::Variable& variable : cubin_.variables) {
+      Address address = 0;
+      std::size_t bytes = 0;
+      check(driver().cuModuleGetGlobal(&address, &bytes, module_.get(), variable.symbol.c_str()),
+            "cuModuleGetGlobal");
+      variables_.push_back(std::make_unique<Memory>(device, address, static_cast<std::int64_t>(bytes),
+                                                    "a variable of a module"));
+    }
+  }
+  ~Loaded() {
+    if (device_.try_activate()) try {
+        order_.wait_until_unused();
+        for (const auto& variable : variables_) variable->wait_until_unused();
+      } catch (const Error&) {  // the context is lost: nothing runs
+      }
+  }
+  Loaded(const Loaded&) = delete;
+  Loaded& operator=(const Loaded&) = delete;
+
+  const Device& device() const { return device_; }
+  const Cubin& cubin() const { return cubin_; }
+  const std::string& log() const { return made_.log; }
+  const std::vector<std::string>& template_symbols() const { return made_.symbols; }
+  Memory& variable(std::size_t i) const { return *variables_[i]; }
+
+  Function function(const std::string& symbol) const {
+    Function function = nullptr;
+    check(driver().cuModuleGetFunction(&function, module_.get(), symbol.c_str()), "cuModuleGetFunction");
+    return function;
+  }
+
+  void before_launch(Stream stream) const {
+    for (std::size_t i = 0; i < variables_.size(); ++i)
+      if (cubin_.variables[i].is_constant)
+        variables_[i]->before_reading(stream);
+      else
+        variables_[i]->before_writing(stream);
+  }
+  void after_launch(const MomentRef& moment) const {
+    order_.was_read(moment);
+    for (std::size_t i = 0; i < variables_.size(); ++i)
+      if (cubin_.variables[i].is_constant)
+        variables_[i]->was_read(moment);
+      else
+        variables_[i]->was_written(moment);
+  }
+
+ private:
+  const Device& device_;
+  NvrtcResult made_;  // without the code
+  std::shared_ptr<ModuleObject> module_;
+  Cubin cubin_;
+  std::vector<std::unique_ptr<Memory>> variables_;  // as in the cubin
+  mutable Memory order_;                            // of launches
+};
+
+Memory& memory_of(const runtime::Buffer& buffer, const std::string& where) {
+  const auto& own = dynamic_cast<const DeviceBuffer&>(buffer);
+  if (own.is_donated())
+    throw Error(ErrorKind::kInvalidArgument, where, "a buffer is used after it was donated");
+  return own.memory();
+}
+
+int function_attribute(Function function, int which) {
+  int value = 0;
+  check(driver().cuFuncGetAttribute(&value, which, function), "cuFuncGetAttribute");
+  return value;
+}
+
+class CudaKernel final : public runtime::SourceKernel {
+ public:
+  CudaKernel(std::shared_ptr<const Loaded> loaded, const std::string& symbol, std::string name,
+             std::vector<SourceParameter> parameters, bool are_known, std::int64_t threads)
+      : loaded_(std::move(loaded)),
+        device_(loaded_->device()),
+        function_(loaded_->function(symbol)),
+        name_(std::move(name)),
+        where_(fmt::format("kernel {} on cuda:{}", name_, device_.ordinal())),
+        parameters_(std::move(parameters)),
+        threads_(threads),
+        most_threads_(function_attribute(function_, kFunctionMaxThreads)),
+        own_shared_(function_attribute(function_, kFunctionShared)),
+        most_shared_(device_.attribute(kSharedPerBlockOptIn)),
+        allowed_shared_(function_attribute(function_, kFunctionMaxShared)) {
+    for (int d = 0; d < 3; ++d) {
+      most_block_[static_cast<std::size_t>(d)] = device_.attribute(kMaxBlockX + d);
+      most_grid_[static_cast<std::size_t>(d)] = device_.attribute(kMaxGridX + d);
+    }
+    add_sizes(are_known);
+  }
+
+  const std::vector<SourceParameter>& parameters() const override { return parameters_; }
+
+  void launch(const Launch& launch, std::span<const SourceArgument> arguments) const override {
+    const timeline::Span span("kernel", name_);
+    device_.activate();
+    prepare(launch);
+    const Stream stream =
+        stream_of(device_, runtime::queue_of(launch.stream, {"cuda", {}, device_.ordinal()}, where_));
+    std::vector<Address> addresses(arguments.size());
+    std::vector<void*> list(arguments.size());
+    std::vector<Memory*> memories(arguments.size());
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const SourceArgument& x = arguments[i];
+      if (!x.number.empty()) {
+        check_size(i, x.number.size());
+        list[i] = const_cast<std::byte*>(x.number.data());  // it is only read
+        continue;
+      }
+      if (x.buffer != nullptr) {
+        memories[i] = &memory_of(*x.buffer, where_);
+        addresses[i] = memories[i]->address();
+      }
+      list[i] = &addresses[i];
+    }
+    for (std::size_t i = 0; i < memories.size(); ++i)
+      if (memories[i] != nullptr) {
+        if (writes(i))
+          memories[i]->before_writing(stream);
+        else
+          memories[i]->before_reading(stream);
+      }
+    loaded_->before_launch(stream);
+    {
+      const cupti::Step named(name_, {});
+      put(launch, stream, list.data());
+    }
+    const auto moment = std::make_shared<const Moment>(device_, stream);
+    for (std::size_t i = 0; i < memories.size(); ++i)
+      if (memories[i] != nullptr && !writes(i)) memories[i]->was_read(moment);
+    for (std::size_t i = 0; i < memories.size(); ++i)
+      if (memories[i] != nullptr && writes(i)) memories[i]->was_written(moment);
+    loaded_->after_launch(moment);
+    if (timeline::is_on() && !cupti::is_recording())
+      check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");  // the span is of the work
+  }
+
+  // Checks a launch against the limits, and has the driver allow its shared memory.
+  void prepare(const Launch& launch) const {
+    check_sizes("the block is larger than the device takes", launch.block, most_block_);
+    check_sizes("the grid is larger than the device takes", launch.grid, most_grid_);
+    const std::int64_t threads = launch.block.x * launch.block.y * launch.block.z;
+    if (threads_ > 0 && launch.block != Size3(threads_))
+      throw Error(ErrorKind::kInvalidArgument, where_, "the kernel is compiled for blocks of another size",
+                  fmt::format("{}×1×1", threads_), runtime::to_string(launch.block));
+    if (threads > most_threads_)
+      throw Error(ErrorKind::kLimit, where_, "the block has more threads than the device runs of this kernel",
+                  fmt::format("at most {}", most_threads_), std::to_string(threads));
+    const std::uint64_t wanted = launch.shared_bytes + static_cast<std::uint64_t>(own_shared_);
+    if (launch.shared_bytes > static_cast<std::uint64_t>(most_shared_) ||
+        wanted > static_cast<std::uint64_t>(most_shared_))
+      throw Error(ErrorKind::kLimit, where_, "more shared memory than a block of the device has",
+                  fmt::format("at most {} bytes", most_shared_), fmt::format("{} bytes", wanted));
+    const std::lock_guard lock(mutex_);
+    if (const int bytes = static_cast<int>(launch.shared_bytes); bytes > allowed_shared_) {
+      check(driver().cuFuncSetAttribute(function_, kFunctionMaxShared, bytes), "cuFuncSetAttribute");
+      allowed_shared_ = bytes;
+    }
+  }
+
+  // Of a launch that is prepared.
+  void put(const Launch& launch, Stream stream, void** arguments) const {
+    const auto n = [](std::int64_t x) { return static_cast<unsigned>(x); };
+    const Size3 &grid = launch.grid, &block = launch.block;
+    const Status status = driver().cuLaunchKernel(
+        function_, n(grid.x), n(grid.y), n(grid.z), n(block.x), n(block.y), n(block.z),
+        n(static_cast<std::int64_t>(launch.shared_bytes)), stream, arguments, nullptr);
+    if (status != kSuccess) check(status, fmt::format("{}: cuLaunchKernel", where_));
+  }
+
+ private:
+  using Sizes = std::array<std::int64_t, 3>;
+
+  bool writes(std::size_t i) const { return parameters_[i].is_written || !parameters_[i].kind; }
+
+  // The sizes that the driver knows. A declaration that was not understood is theirs alone.
+  void add_sizes(bool are_known) {
+    if (driver().cuFuncGetParamInfo == nullptr) {
+      if (are_known) return;
+      throw Error(ErrorKind::kUnsupported, where_, "its parameters are not understood",
+                  "numbers, structs and pointers to them, without macros; or a driver of CUDA 12.4");
+    }
+    std::vector<std::size_t> sizes;
+    for (std::size_t offset = 0, bytes = 0;
+         driver().cuFuncGetParamInfo(function_, sizes.size(), &offset, &bytes) == kSuccess;)
+      sizes.push_back(bytes);
+    if (!are_known || sizes.size() != parameters_.size()) parameters_.assign(sizes.size(), SourceParameter{});
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      SourceParameter& p = parameters_[i];
+      const bool is_number = !p.kind || p.kind == SourceParameter::Kind::number;
+      if (is_number && p.bytes != 0 && p.bytes != sizes[i]) p = {};  // a macro or a type of another meaning
+      if (!p.kind || p.kind == SourceParameter::Kind::number) p.bytes = sizes[i];
+    }
+  }
+
+  void check_size(std::size_t i, std::size_t got) const {
+    if (const std::size_t bytes = parameters_[i].bytes; bytes != 0 && bytes != got)
+      throw Error(ErrorKind::kInvalidArgument, where_, fmt::format("argument {}: its size is another", i),
+                  fmt::format("{} bytes", bytes), fmt::format("{} bytes", got));
+  }
+
+  void check_sizes(const char* what, const Size3& asked, const Sizes& most) const {
+    if (asked.x > most[0] || asked.y > most[1] || asked.z > most[2])
+      throw Error(ErrorKind::kLimit, where_, what, fmt::format("at most {}", fmt::join(most, "×")),
+                  runtime::to_string(asked));
+  }
+
+  const std::shared_ptr<const Loaded> loaded_;
+  const Device& device_;
+  const Function function_;
+  const std::string name_, where_;
+  std::vector<SourceParameter> parameters_;
+  const std::int64_t threads_;  // of a block; 0: any number
+  const std::int64_t most_threads_;
+  const std::int64_t own_shared_, most_shared_;  // bytes of a block
+  Sizes most_block_{}, most_grid_{};
+  mutable std::mutex mutex_;
+  mutable int allowed_shared_;  // that a launch may ask for
+};
+
+class CudaGlobal final : public runtime::SourceGlobal {
+ public:
+  CudaGlobal(std::shared_ptr<const Loaded> loaded, std::size_t index, std::optional<DType> dtype)
+      : loaded_(std::move(loaded)), index_(index), dtype_(dtype) {}
+  std::size_t bytes() const override { return static_cast<std::size_t>(memory().bytes()); }
+  std::optional<DType> dtype() const override { return dtype_; }
+  void write(std::span<const std::byte> from) override { loaded_->device().upload(from.data(), memory()); }
+  void read(std::span<std::byte> to) const override { loaded_->device().download(memory(), to.data()); }
+
+ private:
+  Memory& memory() const { return loaded_->variable(index_); }
+  const std::shared_ptr<const Loaded> loaded_;
+  const std::size_t index_;
+  const std::optional<DType> dtype_;
+};
+
+bool has_word(const SourceSignature& s, std::string_view word) {
+  return std::find(s.before.begin(), s.before.end(), word) != s.before.end();
+}
+
+class CudaProgram final : public runtime::SourceProgram {
+ public:
+  CudaProgram(const Device& device, Source source)
+      : device_(device),
+        source_(std::move(source)),
+        loaded_(std::make_shared<const Loaded>(device, source_, std::vector<std::string>())),
+        tokens_(runtime::source_tokens(source_.text)),
+        typedefs_(runtime::source_typedefs(tokens_)) {
+    typedefs_.merge(runtime::source_defines(source_.text));
+    for (const auto& [name, value] : source_.options.defines) typedefs_.try_emplace(name, value);
+    for (SourceSignature& s : runtime::source_signatures(source_.text))
+      if (has_word(s, "__global__") || has_word(s, "S_ENTRY") || has_word(s, "S_KERNEL"))
+        signatures_.push_back(std::move(s));
+    for (const Cubin::Kernel& kernel : kernels()) {
+      const bool is_alone = std::count_if(kernels().begin(), kernels().end(),
+                                          [&](const Cubin::Kernel& k) { return k.name == kernel.name; }) == 1;
+      names_.push_back(is_alone ? kernel.name : fmt::format("{}({})", kernel.name, kernel.parameters));
+    }
+    sort_as_written();
+  }
+
+  const std::vector<std::string>& names() const override { return sorted_; }
+  const std::string& log() const override { return loaded_->log(); }
+
+  std::shared_ptr<const runtime::SourceKernel> kernel(const std::string& name) const override {
+    if (const auto found = std::find(names_.begin(), names_.end(), name); found != names_.end())
+      return made(loaded_, kernels()[static_cast<std::size_t>(found - names_.begin())]);
+    if (!loaded_->cubin().variables.empty())
+      throw Error(ErrorKind::kUnsupported, fmt::format("kernel {} on {}", name, source_.where),
+                  "a template that is made later would have variables of its own",
+                  fmt::format("template __global__ void {}(…); in the source", name));
+    const auto own = std::make_shared<const Loaded>(device_, source_, std::vector<std::string>{name});
+    for (const Cubin::Kernel& kernel : own->cubin().kernels)
+      if (kernel.symbol == own->template_symbols().at(0)) return made(own, kernel);
+    throw Error(ErrorKind::kInternal, fmt::format("kernel {} on {}", name, source_.where),
+                "the machine code has no such kernel");
+  }
+
+  bool can_make(const std::string& name) const override {
+    const std::size_t open = name.find('<');
+    return open != std::string::npos &&
+           std::any_of(signatures_.begin(), signatures_.end(), [&](const auto& s) {
+             return s.scope + s.name == name.substr(0, open) && has_word(s, "template");
+           });
+  }
+
+  std::shared_ptr<runtime::SourceGlobal> global(const std::string& name) const override {
+    const std::vector<Cubin::Variable>& all = loaded_->cubin().variables;
+    std::vector<std::string> known;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      known.push_back(all[i].name);
+      if (all[i].name == name) return std::make_shared<CudaGlobal>(loaded_, i, dtype_of_variable(name));
+    }
+    throw Error(
+        ErrorKind::kNotFound, fmt::format("variable {} on {}", name, source_.where),
+        "the module has none of this name; those that no kernel uses are left out",
+        known.empty() ? "none: there is no variable" : fmt::format("one of {}", fmt::join(known, ", ")),
+        name);
+  }
+
+ private:
+  const std::vector<Cubin::Kernel>& kernels() const { return loaded_->cubin().kernels; }
+
+  void sort_as_written() {
+    for (const SourceSignature& s : signatures_)
+      for (const std::string& name : names_)
+        if (name.substr(0, name.find_first_of("<(")) == s.scope + s.name &&
+            std::find(sorted_.begin(), sorted_.end(), name) == sorted_.end())
+          sorted_.push_back(name);
+    for (const std::string& name : names_)
+      if (std::find(sorted_.begin(), sorted_.end(), name) == sorted_.end()) sorted_.push_back(name);
+  }
+
+  std::shared_ptr<const CudaKernel> made(const std::shared_ptr<const Loaded>& loaded,
+                                         const Cubin::Kernel& kernel) const {
+    const SourceSignature* written = nullptr;
+    int count = 0;
+    for (const SourceSignature& s : signatures_)
+      if (s.scope + s.name == kernel.name && !has_word(s, "template")) {
+        written = &s;
+        ++count;
+      }
+    if (count == 1 && written->is_plain)
+      return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name, with_types(written->parameters),
+                                          true, threads_of(*written));
+    // By the name that the compiler made of its parameters.
+    if (kernel.has_parameters) {
+      std::vector<SourceSignature> read = runtime::source_signatures(with_names(kernel.parameters));
+      if (read.size() == 1 && read[0].is_plain) {
+        for (SourceParameter& p : read[0].parameters) p.name.clear();
+        return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name,
+                                            with_types(read[0].parameters), true, 0);
+      }
+    }
+    return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name, std::vector<SourceParameter>(),
+                                        false, 0);
+  }
+
+  // "float const*, int" as "void f(float const* p0, int p1) {}".
+  static std::string with_names(const std::string& types) {
+    std::string text = "void f(", type;
+    int depth = 0, count = 0;
+    for (const char c : types + ",") {
+      depth += c == '<' || c == '(' ? 1 : c == '>' || c == ')' ? -1 : 0;
+      if (c != ',' || depth > 0) {
+        type += c;
+      } else if (!type.empty()) {
+        text += fmt::format("{}{} p{}", count > 0 ? "," : "", type, count);
+        ++count;
+        type.clear();
+      }
+    }
+    return text + ") {}";
+  }
+
+  std::vector<SourceParameter> with_types(std::vector<SourceParameter> parameters) const {
+    for (SourceParameter& p : parameters) {
+      std::string words = p.type;
+      if (words.starts_with("const ")) words.erase(0, 6);
+      if (!words.empty() && words.back() == '*') words.pop_back();
+      if (const auto number = runtime::number_type(words, typedefs_)) {
+        p.dtype = number->dtype;
+        p.lanes = number->lanes;
+        if (p.kind == SourceParameter::Kind::number)
+          p.bytes = size_of(number->dtype) * static_cast<std::size_t>(number->lanes);
+      }
+    }
+    return parameters;
+  }
+
+  // What stands in the parentheses of S_KERNEL(…); 0 for any number.
+  std::int64_t threads_of(const SourceSignature& s) const {
+    constexpr std::string_view kMark = "S_KERNEL(";
+    const std::size_t at = source_.text.find(kMark, s.begin);
+    if (at == std::string::npos || at > s.end) return 0;
+    std::string word = source_.text.substr(at + kMark.size());
+    word = word.substr(0, word.find(')'));
+    if (const auto known = typedefs_.find(word); known != typedefs_.end()) word = known->second;
+    std::int64_t threads = 0;
+    const char* const end = word.data() + word.size();
+    return std::from_chars(word.data(), end, threads).ptr == end ? threads : 0;
+  }
+
+  std::optional<DType> dtype_of_variable(const std::string& name) const {
+    constexpr std::string_view kMarks[] = {"__constant__", "__device__", "__managed__"};
+    const std::size_t scope = name.rfind("::");
+    const std::string words =
+        runtime::variable_type(tokens_, scope == std::string::npos ? name : name.substr(scope + 2), kMarks);
+    const std::optional<runtime::NumberType> type = runtime::number_type(words, typedefs_);
+    return type && type->lanes == 1 ? std::optional(type->dtype) : std::nullopt;
+  }
+
+  const Device& device_;
+  const Source source_;
+  const std::shared_ptr<const Loaded> loaded_;
+  const std::vector<runtime::SourceToken> tokens_;
+  runtime::Typedefs typedefs_;
+  std::vector<SourceSignature> signatures_;
+  std::vector<std::string> names_, sorted_;  // as in the machine code; as in the source
+};
+
+// A kernel_call on a stream that may be captured: who runs the Program keeps the order.
+class SourceStep final : public LibraryCall {
+ public:
+  SourceStep(const Device& device, std::shared_ptr<const runtime::SourceCall> call)
+      : call_(std::move(call)), kernel_(dynamic_cast<const CudaKernel&>(*call_->kernel)) {
+    if (call_->launch.grid.x > 0) kernel_.prepare(call_->launch);
+    for (const runtime::SourceCall::Slot& slot : call_->slots)
+      unwanted_.push_back(slot.position >= 0
+                              ? nullptr
+                              : std::make_shared<Memory>(device, static_cast<std::int64_t>(slot.bytes),
+                                                         Type{DType::u8, {slot.bytes}}, device.transfers(),
+                                                         "a result that nobody wants"));
+    device.settle(device.transfers());
+  }
+
+  void run(Stream stream, std::span<const Address> inputs, std::span<const Address> outputs,
+           Address) const override {
+    if (call_->launch.grid.x == 0) return;
+    std::vector<Address> addresses(call_->slots.size());
+    std::vector<void*> list(addresses.size());
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+      const runtime::SourceCall::Slot& slot = call_->slots[i];
+      addresses[i] = slot.position < 0
+                         ? unwanted_[i]->address()
+                         : (slot.is_result ? outputs : inputs)[static_cast<std::size_t>(slot.position)];
+      list[i] = &addresses[i];
+    }
+    kernel_.put(call_->launch, stream, list.data());
+  }
+
+ private:
+  const std::shared_ptr<const runtime::SourceCall> call_;
+  const CudaKernel& kernel_;
+  std::vector<MemoryRef> unwanted_;  // by slot
+};
+
+}  // namespace
+
+std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& source, bool is_portable,
+                                                           const SourceOptions& options, int ordinal) {
+  const timeline::Span span("compile", "kernel source");
+  const Device& device = device_of(ordinal);
+  return std::make_shared<CudaProgram>(device,
+                                       Source{source, fmt::format("cuda:{}", ordinal), is_portable, options});
+}
+
+std::shared_ptr<const LibraryCall> source_call(const Device& device, const lower::Step& step) {
+  auto call = runtime::source_call(
+      step, codegen::Dialect::cuda, [&](const runtime::NamedSource& source, const SourceOptions& options) {
+        const auto program = build_source(source.text, source.is_portable, options, device.ordinal());
+        return runtime::kernel_named("kernel_call", *program, source.name);
+      });
+  if (call == nullptr) return nullptr;
+  return std::make_shared<SourceStep>(device, std::move(call));
+}
+
+}  // namespace systole::cuda

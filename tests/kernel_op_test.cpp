@@ -1,0 +1,318 @@
+// Kernels as ops on Tensors: on every device that takes sources, their results, derivatives, training with
+// them, compiled functions and saved models. Gradients are compared with differences.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "error_check.h"
+#include "kernel_devices.h"
+#include "scratch_folder.h"
+#include "systole/systole.h"
+
+namespace systole {
+
+namespace {
+
+using Doubles = std::vector<double>;
+
+// y = x / (1 + e⁻ˣ) of floats or doubles.
+KernelSources swish_sources(const std::string& type) {
+  return {.portable = "S_ENTRY swish(S_GLOBAL const " + type + "* x, S_GLOBAL " + type + R"(* y) {
+  if (S_THREAD < S_COUNT) y[S_THREAD] = x[S_THREAD] / (1 + s_exp(-x[S_THREAD]));
+})"};
+}
+KernelSources swish_grad_sources(const std::string& type) {
+  return {.portable = "S_ENTRY swish_grad(S_GLOBAL const " + type + "* x, S_GLOBAL const " + type +
+                      "* dy, S_GLOBAL " + type + "* dx) {\n  if (S_THREAD < S_COUNT) {\n    const " + type +
+                      R"( s = 1 / (1 + s_exp(-x[S_THREAD]));
+    dx[S_THREAD] = dy[S_THREAD] * s * (1 + x[S_THREAD] * (1 - s));
+  }
+})"};
+}
+KernelOp swish_op(const std::string& type = "float") {
+  const KernelOp back({.name = "swish_grad", .sources = swish_grad_sources(type)});
+  return KernelOp(
+      {.name = "swish", .sources = swish_sources(type), .backward = [back](const KernelOp::Backward& b) {
+         return back(b.inputs[0], b.gradients[0]);
+       }});
+}
+
+double swish_of(double x) { return x / (1 + std::exp(-x)); }
+
+class KernelOps : public Kernels {
+ protected:
+  static Tensor on_device(const Doubles& values, Shape shape, DType dtype = DType::f32) {
+    return tensor(values).reshape(std::move(shape)).to(dtype).to(device());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, KernelOps, testing::Values("cpu", "opencl:0", "cuda:0"), device_word);
+
+TEST_P(KernelOps, AreOpsOnTensorsOfAnyShape) {
+  const KernelOp swish = swish_op();
+  const Doubles x{-2, -0.5, 0, 0.5, 1, 3};
+  const Tensor y = swish(on_device(x, {2, 3})) * 2 + 1;
+  EXPECT_EQ(y.shape(), (Shape{2, 3}));
+  const auto got = y.to_vector<float>();
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(got[i], 2 * swish_of(x[i]) + 1, 1e-6);
+  EXPECT_EQ(swish(zeros({0, 4}).to(device())).to_vector<float>(), Floats{});
+  EXPECT_EQ(swish.name(), "swish");
+}
+
+// The gradient of a function of several Tensors against differences of fourth order, in double.
+void check_gradient(const std::function<Tensor(std::span<const Tensor>)>& f, std::vector<Tensor> at) {
+  const double h = 1e-3;
+  for (std::size_t k = 0; k < at.size(); ++k) {
+    const auto of_one = [&](const Tensor& x) {
+      std::vector<Tensor> all = at;
+      all[k] = x;
+      return f(all);
+    };
+    const Doubles slope = grad(of_one)(at[k]).to_vector<double>();
+    const Doubles here = at[k].to_vector<double>();
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      const auto moved = [&](double step) {
+        Doubles there = here;
+        there[i] += step;
+        return of_one(tensor(there).reshape(at[k].shape()).to(at[k].device().to_string())).item<double>();
+      };
+      const double wanted = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
+      EXPECT_NEAR(slope[i], wanted, 1e-8 * std::max(1.0, std::abs(wanted))) << "input " << k << ", " << i;
+    }
+  }
+}
+
+TEST_P(KernelOps, HaveTheGradientOfTheirBackward) {
+  const KernelOp swish = swish_op("double");
+  const Tensor x = on_device({-2, -0.5, 0.1, 0.7, 1.3, 3}, {2, 3}, DType::f64);
+  check_gradient([&](std::span<const Tensor> in) { return sum(square(swish(in[0])) * in[0]); }, {x});
+}
+
+// z = a·b + c with c broadcast by the kernel itself; the way back by a kernel with three results.
+TEST_P(KernelOps, TakeAKernelOfInputsResultsAndGradientsForTheWayBack) {
+  const KernelOp back({.name = "back",
+                       .sources = {.portable = R"(
+S_ENTRY back(S_GLOBAL const double* a, S_GLOBAL const double* b, S_GLOBAL const double* z,
+             S_GLOBAL const double* dz, S_GLOBAL double* da, S_GLOBAL double* db) {
+  if (S_THREAD >= S_COUNT) return;
+  da[S_THREAD] = dz[S_THREAD] * (b[S_THREAD] + z[S_THREAD] * 0);
+  db[S_THREAD] = dz[S_THREAD] * a[S_THREAD];
+})"},
+                       .results = [](std::span<const Type> in) { return std::vector<Type>{in[0], in[1]}; }});
+  const KernelOp product({.name = "product",
+                          .sources = {.portable = R"(
+S_ENTRY product(S_GLOBAL const double* a, S_GLOBAL const double* b, S_GLOBAL double* z) {
+  if (S_THREAD < S_COUNT) z[S_THREAD] = a[S_THREAD] * b[S_THREAD];
+})"},
+                          .backward = back});
+  const Tensor a = on_device({1, -2, 0.5}, {3}, DType::f64), b = on_device({3, 0.25, -1}, {3}, DType::f64);
+  EXPECT_EQ(product(a, b).to_vector<double>(), (Doubles{3, -0.5, -0.5}));
+  check_gradient([&](std::span<const Tensor> in) { return sum(exp(product(in[0], in[1]))); }, {a, b});
+}
+
+TEST_P(KernelOps, HaveSecondDerivativesWhereTheWayBackHasThem) {
+  // y = x³; the way back by Tensor ops.
+  const KernelOp cube(
+      {.name = "cube",
+       .sources = {.portable = R"(
+S_ENTRY cube(S_GLOBAL const double* x, S_GLOBAL double* y) {
+  if (S_THREAD < S_COUNT) y[S_THREAD] = x[S_THREAD] * x[S_THREAD] * x[S_THREAD];
+})"},
+       .backward = [](const KernelOp::Backward& b) { return 3 * square(b.inputs[0]) * b.gradients[0]; }});
+  const auto slope = grad([&](const Tensor& x) { return sum(cube(x)); });
+  const Tensor x = on_device({2, -1}, {2}, DType::f64);
+  EXPECT_EQ(slope(x).to_vector<double>(), (Doubles{12, 3}));
+  EXPECT_EQ(grad([&](const Tensor& x) { return sum(slope(x)); })(x).to_vector<double>(), (Doubles{12, -6}));
+}
+
+TEST_P(KernelOps, ArePartOfCompiledFunctions) {
+  const KernelOp swish = swish_op();
+  const auto f = compile([&](const Tensor& x) { return std::pair{sum(swish(x)), swish(x + 1)}; });
+  const Doubles x{-1, 0.5, 2};
+  for (int round = 0; round < 3; ++round) {
+    const auto [total, shifted] = f(on_device(x, {3}));
+    EXPECT_NEAR(total.item<float>(), swish_of(-1) + swish_of(0.5) + swish_of(2), 1e-5);
+    EXPECT_NEAR(shifted.to_vector<float>()[2], swish_of(3), 1e-5);
+  }
+  const auto both = compile(value_and_grad([&](const Tensor& x) { return sum(swish(x)); }));
+  const auto [value, slope] = both(on_device({0}, {1}));
+  EXPECT_EQ(value.item<float>(), 0);
+  EXPECT_NEAR(slope.to_vector<float>()[0], 0.5, 1e-6);
+}
+
+// y = swish(2x − 1) is learned from its values.
+TEST_P(KernelOps, AreTrainedThrough) {
+  const DeviceScope scope(device());
+  const KernelOp swish = swish_op();
+  Doubles xs, ys;
+  for (int i = -20; i <= 20; ++i) {
+    xs.push_back(0.1 * i);
+    ys.push_back(swish_of(0.2 * i - 1));
+  }
+  const Tensor x = on_device(xs, {41}), y = on_device(ys, {41});
+  Tensor w = full({}, 0.5), b = full({}, 0.0);
+  const auto step = compile([&](const Tensor& w, const Tensor& b) {
+    const auto loss = [&](const Tensor& w, const Tensor& b) { return mean(square(swish(w * x + b) - y)); };
+    const auto [value, grads] = value_and_grad<0, 1>(loss)(w, b);
+    return std::tuple{value, w - 0.3 * std::get<0>(grads), b - 0.3 * std::get<1>(grads)};
+  });
+  float first = 0, last = 0;
+  for (int i = 0; i < 400; ++i) {
+    const auto [value, new_w, new_b] = step(w, b);
+    w = new_w;
+    b = new_b;
+    last = value.item<float>();
+    if (i == 0) first = last;
+  }
+  EXPECT_LT(last, 1e-3 * first);
+  EXPECT_NEAR(w.item<float>(), 2, 0.1);
+  EXPECT_NEAR(b.item<float>(), -1, 0.1);
+}
+
+struct Net {
+  nn::Linear fc{2, 3};
+  KernelOp swish = swish_op();
+  Tensor forward(const Tensor& x) const { return swish(fc(x)); }
+};
+
+class SavedKernelOps : public ScratchFolder {};
+
+TEST_F(SavedKernelOps, AreSavedWithTheirModelForAnyBatch) {
+  const auto file = folder_ / "net.safetensors";
+  const Net net;
+  save(file, net, {{DType::f32, {1, 2}}});
+  const std::string refused = error_of(ErrorKind::kUnsupported, [&] { load(file); });
+  EXPECT_NE(refused.find("trust"), refused.npos) << refused;
+  const SavedModel m = load(file, {.kernels = true});
+  for (const int n : {1, 4}) {
+    const Tensor x = ones({n, 2}) * 0.5;
+    const auto want = net.forward(x).to_vector<float>(), got = m(x).to_vector<float>();
+    ASSERT_EQ(want.size(), got.size());
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6);
+  }
+}
+
+// A row by a group, and in C by an item: the launch and the numbers come from the types.
+TEST_P(KernelOps, HaveLaunchesAndNumbersByTheirTypes) {
+  const KernelOp largest({
+      .name = "largest",
+      .sources = {.portable = R"(
+S_KERNEL(64) largest(S_GLOBAL const float* x, S_GLOBAL float* most, S_GLOBAL int* at) {
+  S_LOCAL float part[64];
+  S_LOCAL int place[64];
+  float best = -1e30f;
+  int where = 0;
+  for (int i = S_LANE; i < COLUMNS; i += 64)
+    if (x[S_GROUP * COLUMNS + i] > best) best = x[S_GROUP * COLUMNS + (where = i)];
+  part[S_LANE] = best;
+  place[S_LANE] = where;
+  S_BARRIER;
+  if (S_LANE == 0) {
+    for (int i = 1; i < 64; ++i)
+      if (part[i] > part[0]) {
+        part[0] = part[i];
+        place[0] = place[i];
+      }
+    most[S_GROUP] = part[0];
+    at[S_GROUP] = place[0];
+  }
+})",
+                  .c = R"(
+void largest(const float* x, float* most, int* at, long long begin, long long end) {
+  for (long long r = begin; r < end; ++r) {
+    int best = 0;
+    for (int i = 1; i < COLUMNS; ++i)
+      if (x[r * COLUMNS + i] > x[r * COLUMNS + best]) best = i;
+    most[r] = x[r * COLUMNS + best];
+    at[r] = best;
+  }
+})"},
+      .results =
+          [](std::span<const Type> in) {
+            const Shape rows{in[0].shape[0]};
+            return std::vector<Type>{{DType::f32, rows}, {DType::i32, rows}};
+          },
+      .launch =
+          [on_cpu = device() == "cpu"](const KernelTypes& t) {
+            const std::int64_t rows = t.inputs[0].shape[0].value();
+            return on_cpu ? Launch::over(rows) : Launch{.grid = {rows}, .block = {64}};
+          },
+      .defines =
+          [](const KernelTypes& t) {
+            return KernelOp::Defines{{"COLUMNS", std::to_string(t.inputs[0].shape[1].value())}};
+          },
+  });
+  Doubles values(3 * 100, 0.0);
+  values[17] = 5;
+  values[100 + 99] = 2;
+  values[200 + 0] = 1;
+  const std::vector<Tensor> both = largest.call({on_device(values, {3, 100})});
+  EXPECT_EQ(both[0].to_vector<float>(), (Floats{5, 2, 1}));
+  EXPECT_EQ(both[1].to_vector<std::int32_t>(), (std::vector<std::int32_t>{17, 99, 0}));
+  const std::string words =
+      error_of(ErrorKind::kInvalidArgument, [&] { largest(on_device(values, {3, 100})); });
+  EXPECT_TRUE(contains(words, "KernelOp largest") && contains(words, "several results")) << words;
+}
+
+TEST_P(KernelOps, SayWhatIsWrongWithThem) {
+  const Tensor x = on_device({1, 2}, {2});
+  const auto refused = [&](ErrorKind kind, KernelOp::Options options) {
+    return error_of(kind, [&] { KernelOp(std::move(options)).call({x})[0].eval(); });
+  };
+  EXPECT_TRUE(contains(refused(ErrorKind::kInvalidArgument, {}), "no name"));
+  EXPECT_TRUE(contains(refused(ErrorKind::kInvalidArgument, {.name = "f"}), "nothing that it could run"));
+  const std::string line = refused(
+      ErrorKind::kParse,
+      {.name = "f",
+       .sources = {.portable =
+                       "S_ENTRY f(S_GLOBAL const float* x, S_GLOBAL float* y) {\n  y[0] = nothing;\n}"},
+       .defines = {{"A", "1"}, {"B", "2"}}});
+  EXPECT_TRUE(contains(line, "line 2: the compiler refuses it: y[0] = nothing;")) << line;
+  const std::string count =
+      refused(ErrorKind::kInvalidArgument,
+              {.name = "f", .sources = {.portable = "S_ENTRY f(S_GLOBAL const float* x) {}"}});
+  EXPECT_TRUE(contains(count, "operands, then the results")) << count;
+  const std::string dtype = refused(
+      ErrorKind::kDType,
+      {.name = "f", .sources = {.portable = "S_ENTRY f(S_GLOBAL const int* x, S_GLOBAL float* y) {}"}});
+  EXPECT_TRUE(contains(dtype, "kernel_call f")) << dtype;
+  EXPECT_TRUE(contains(refused(ErrorKind::kInvalidArgument,
+                               {.name = "f",
+                                .sources = swish_sources("float"),
+                                .launch = Launch{.grid = {1}, .block = {2}, .stream = Stream(device())}}),
+                       "stream"));
+  const KernelOp bare({.name = "swish", .sources = swish_sources("float")});
+  error_of(ErrorKind::kUnsupported, [&] { grad([&](const Tensor& x) { return sum(bare(x)); })(x).eval(); });
+  const KernelOp wrong({.name = "swish",
+                        .sources = swish_sources("float"),
+                        .backward = [](const KernelOp::Backward& b) { return sum(b.gradients[0]); }});
+  const std::string shape = error_of(ErrorKind::kShape, [&] { wrong(x); });
+  EXPECT_TRUE(contains(shape, "gradient of input 0") && contains(shape, "f32[2]")) << shape;
+}
+
+TEST_P(KernelOps, HaveAFallbackForOtherDevicesVmapAndDerivatives) {
+  const KernelOp swish({.name = "swish",
+                        .sources = swish_sources("float"),
+                        .fallback = [](std::span<const Tensor> x) { return x[0] * sigmoid(x[0]); }});
+  const Tensor x = on_device({-1, 0, 2}, {3});
+  EXPECT_NEAR(swish(x).to_vector<float>()[2], swish_of(2), 1e-6);
+  EXPECT_NEAR(swish(x.to("reference")).to_vector<float>()[2], swish_of(2), 1e-6);
+  EXPECT_NEAR(grad([&](const Tensor& x) { return sum(swish(x)); })(x).to_vector<float>()[1], 0.5, 1e-6);
+  const Tensor mapped = vmap([&](const Tensor& row) { return swish(row); })(x.reshape({3, 1}));
+  EXPECT_NEAR(mapped.to_vector<float>()[0], swish_of(-1), 1e-6);
+  // Without a source for the device, the body is part of the graph.
+  KernelSources others{.opencl = "…", .cuda = "…"};
+  if (device() == "opencl:0") others.opencl.clear();
+  if (device() == "cuda:0") others.cuda.clear();
+  const KernelOp other(
+      {.name = "g", .sources = others, .fallback = [](std::span<const Tensor> x) { return -x[0]; }});
+  EXPECT_EQ((other(x) + 1).to_vector<float>(), (Floats{2, 1, -1}));
+}
+
+}  // namespace
+
+}  // namespace systole

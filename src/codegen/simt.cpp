@@ -59,6 +59,18 @@ static __device__ __forceinline__ void s_store_anywhere(T* to, const T* from) {
 #define s_load8_anywhere s_load_anywhere<8>
 #define s_store4_anywhere s_store_anywhere<4>
 #define s_store8_anywhere s_store_anywhere<8>
+// 16 by 8 by 8, in tf32.
+static __device__ __forceinline__ void s_multiply_tf32(float* sum, const float* a, const float* b) {
+#if __CUDA_ARCH__ >= 800
+  unsigned x[4], y[2];
+  for (int i = 0; i < 4; ++i) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(x[i]) : "f"(a[i]));
+  for (int i = 0; i < 2; ++i) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y[i]) : "f"(b[i]));
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+#endif
+}
 #define S_INF_F32 __int_as_float(0x7f800000)
 #define S_INF_F64 __longlong_as_double(0x7ff0000000000000)
 #define S_NAN_F32 __int_as_float(0x7fc00000)
@@ -107,7 +119,10 @@ std::optional<Kernel> simt_kernel(const lower::Step& step, const std::string& na
   switch (step.group) {
     case lower::GroupKind::map: return simt_map_kernel(step, name, dialect, form);
     case lower::GroupKind::rows: return simt_rows_kernel(step, name, dialect, form);
-    case lower::GroupKind::contraction: return simt_contraction_kernel(step, name, dialect);
+    case lower::GroupKind::contraction:
+      if (form.tf32 && dialect == Dialect::cuda && fits_tensor_cores(step))
+        return simt_tensor_core_kernel(step, name);
+      return simt_contraction_kernel(step, name, dialect);
     default: return std::nullopt;
   }
 }

@@ -23,6 +23,9 @@ Kernel simt_rows_kernel(const lower::Step& step, const std::string& name, Dialec
 std::vector<Kernel> simt_cut_rows_kernels(const lower::Step& step, const std::string& name, Dialect dialect,
                                           const Form& form);
 Kernel simt_contraction_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
+// Of CUDA, and of f32 that may be rounded to tf32.
+bool fits_tensor_cores(const lower::Step& step);
+Kernel simt_tensor_core_kernel(const lower::Step& step, const std::string& name);
 Kernel simt_scatter_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 std::optional<Kernel> simt_special_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 

@@ -311,9 +311,11 @@ class Multiplication final : public LibraryCall {
 
 // Whether the time goes by starting and waiting rather than multiplying. A generated kernel then takes along
 // whatever stands on the result, an optimiser's step too, and saves the kernels of that.
-bool is_small(const Product& product) {
-  constexpr std::int64_t kDepth = 128, kProducts = std::int64_t{16} << 20;
-  return product.depth <= kDepth &&
+// Generated kernels with tensor cores share out the depth, so that may be larger.
+bool is_small(const Product& product, bool has_tf32) {
+  constexpr std::int64_t kDepth = 128, kSharedDepth = 4096, kProducts = std::int64_t{16} << 20;
+  const bool is_shared = has_tf32 && product.operands == DType::f32;
+  return product.depth <= (is_shared ? kSharedDepth : kDepth) &&
          product.outer * product.batch * product.rows * product.columns * product.depth <= kProducts;
 }
 
@@ -322,7 +324,9 @@ std::shared_ptr<const Multiplication> make(const Device& device, const lower::Re
                                            const BlasWishes& wishes, std::string& reason) {
   Problem problem;
   reason = read(flat(region), problem);
-  if (reason.empty() && is_small(problem.product) && !library_choice("cublasLt").is_taken)
+  if (reason.empty() &&
+      is_small(problem.product, wishes.math == runtime::Math::tf32 && device.capability() >= 80) &&
+      !library_choice("cublasLt").is_taken)
     reason =
         "small: generated kernels take along what stands on the result; SYSTOLE_CUDA_PREFER=cublasLt takes "
         "it";

@@ -122,7 +122,8 @@ class Generator {
   // Whether the step has kernels.
   bool add_kernels(const lower::Program& program, const Step& step, const std::string& name,
                    Compiled::Call& call) {
-    std::vector<codegen::Kernel> first = codegen::make_kernels(step, name, codegen::Dialect::cuda);
+    std::vector<codegen::Kernel> first =
+        codegen::make_kernels(step, name, codegen::Dialect::cuda, codegen::Form{.tf32 = target_.has_tf32()});
     if (first.empty()) return false;
     Wanted wanted{.call = &call};
     std::int64_t all = 0;

@@ -22,6 +22,8 @@ class Target final : public lower::Target {
       : device_(device), math_(math), is_deterministic_(is_deterministic) {}
   std::string_view name() const override { return "cuda"; }
   bool is_deterministic() const { return is_deterministic_; }
+  // Whether generated kernels multiply f32 on tensor cores.
+  bool has_tf32() const { return math_ == runtime::Math::tf32 && device_.capability() >= 80; }
   lower::KernelLimits limits() const override {
     return {.nodes = 400, .buffers = 500, .cuts_rows = true, .room = std::int64_t{64} << 20};
   }

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "backend/cuda/cubin.h"
+
 namespace systole::cuda {
 
 using Work = std::function<void(Stream)>;
@@ -66,10 +68,12 @@ void Capture::join(Stream stream) {
 struct FunctionObject {
   std::string name;
   int gpu;
+  unsigned most_shared = 49152;
 };
 struct ModuleObject {
   int gpu;
   std::vector<std::shared_ptr<FunctionObject>> functions;
+  std::map<std::string, std::pair<Address, std::size_t>> variables;
 };
 struct GraphObject {
   Captured captured;
@@ -81,7 +85,7 @@ struct GraphExecObject {
 namespace {
 
 constexpr Status kInvalidValue = 1, kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400,
-                 kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
+                 kNotFound = 500, kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
                  kCaptureUnjoined = 904;
 
 FakeDriver* the_fake = nullptr;
@@ -160,10 +164,22 @@ struct FakeFunctions {
       case kComputeMinor: *value = gpu(device).minor; return kSuccess;
       case kMemoryPoolsSupported: *value = gpu(device).has_pools ? 1 : 0; return kSuccess;
       case kMultiprocessors: *value = 132; return kSuccess;
-      case kMaxThreadsPerBlock: *value = 1024; return kSuccess;
-      case kThreadsPerMultiprocessor: *value = 2048; return kSuccess;
-      case kRegistersPerMultiprocessor: *value = 65536; return kSuccess;
+      case kMaxThreadsPerBlock:
+      case kMaxBlockX:
+      case kMaxBlockX + 1: *value = 1024; return kSuccess;
+      case kMaxBlockX + 2: *value = 64; return kSuccess;
+      case kMaxGridX: *value = 2147483647; return kSuccess;
+      case kMaxGridX + 1:
+      case kMaxGridX + 2: *value = 65535; return kSuccess;
+      case kSharedPerBlock: *value = 49152; return kSuccess;
+      case kSharedPerBlockOptIn: *value = 232448; return kSuccess;
       case kSharedPerMultiprocessor: *value = 233472; return kSuccess;
+      case kConstantBytes:
+      case kRegistersPerMultiprocessor: *value = 65536; return kSuccess;
+      case kWarpSize: *value = 32; return kSuccess;
+      case kThreadsPerMultiprocessor: *value = 2048; return kSuccess;
+      case kL2Bytes: *value = 62914560; return kSuccess;
+      case kClockRate: *value = 1980000; return kSuccess;
       case kBlocksPerMultiprocessor: *value = 32; return kSuccess;
       case kReservedSharedPerBlock: *value = 1024; return kSuccess;
       default: return kInvalidValue;
@@ -370,6 +386,12 @@ struct FakeFunctions {
     merge(fake().host_, stream->clock);
     return kSuccess;
   }
+  static Status cuStreamQuery(Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamQuery", stream)) return s;
+    merge(fake().host_, stream->clock);
+    return kSuccess;
+  }
   static Status cuStreamWaitEvent(Stream stream, Event event, unsigned) {
     const Lock lock(mutex);
     if (const Status s = in_context("cuStreamWaitEvent", stream)) return s;
@@ -500,16 +522,61 @@ struct FakeFunctions {
     return destroyed(graph);
   }
 
-  static Status cuModuleLoadData(LoadedModule* module, const void*) {
+  // The whole of an ELF file that begins here.
+  static std::string_view elf_at(const void* code) {
+    const auto* const bytes = static_cast<const char*>(code);
+    if (std::memcmp(bytes, "\177ELF", 4) != 0) return {};
+    std::uint64_t sections = 0, end = 0;
+    std::uint16_t count = 0;
+    std::memcpy(&sections, bytes + 40, sizeof sections);
+    std::memcpy(&count, bytes + 60, sizeof count);
+    end = sections + std::uint64_t{64} * count;
+    for (std::uint16_t i = 0; i < count; ++i) {
+      std::uint32_t type = 0;
+      std::uint64_t offset = 0, size = 0;
+      std::memcpy(&type, bytes + sections + 64 * i + 4, sizeof type);
+      std::memcpy(&offset, bytes + sections + 64 * i + 24, sizeof offset);
+      std::memcpy(&size, bytes + sections + 64 * i + 32, sizeof size);
+      if (type != 8) end = std::max(end, offset + size);  // 8: it has no bytes in the file
+    }
+    return {bytes, end};
+  }
+  static Status cuModuleLoadData(LoadedModule* module, const void* code) {
     const Lock lock(mutex);
     if (const Status s = in_context("cuModuleLoadData")) return s;
-    *module = fake().keep("module", ModuleObject{current->gpu, {}});
+    *module = fake().keep("module", ModuleObject{current->gpu, {}, {}});
+    const std::string_view elf = elf_at(code);
+    if (elf.empty()) return kSuccess;
+    for (const Cubin::Variable& variable : read_cubin(elf).variables) {
+      auto made = std::make_unique<FakeDriver::Allocation>();
+      made->bytes.resize(variable.bytes);
+      made->gpu = current->gpu;
+      made->size = variable.bytes;
+      const auto address = reinterpret_cast<Address>(made->bytes.data());
+      fake().memory_[address] = std::move(made);
+      fake().variables_[variable.symbol] = address;
+      (*module)->variables[variable.symbol] = {address, variable.bytes};
+    }
     return kSuccess;
   }
   static Status cuModuleUnload(LoadedModule module) {
     const Lock lock(mutex);
     if (const Status s = in_context("cuModuleUnload", nullptr, 0, true)) return s;
+    for (const auto& [symbol, place] : module->variables) {
+      if (fake().variables_[symbol] == place.first) fake().variables_.erase(symbol);
+      fake().memory_.erase(place.first);
+    }
     return destroyed(module);
+  }
+  static Status cuModuleGetGlobal(Address* address, std::size_t* bytes, LoadedModule module,
+                                  const char* name) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuModuleGetGlobal")) return s;
+    const auto found = module->variables.find(name);
+    if (found == module->variables.end()) return kNotFound;
+    *address = found->second.first;
+    *bytes = found->second.second;
+    return kSuccess;
   }
   static Status cuModuleGetFunction(Function* function, LoadedModule module, const char* name) {
     const Lock lock(mutex);
@@ -518,16 +585,35 @@ struct FakeFunctions {
     *function = module->functions.back().get();
     return kSuccess;
   }
-  static Status cuFuncSetAttribute(Function, int, int) { return kSuccess; }
-  static Status cuLaunchKernel(Function function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                               unsigned, Stream stream, void** parameters, void**) {
+  static Status cuFuncSetAttribute(Function function, int which, int value) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuFuncSetAttribute")) return s;
+    if (which == kFunctionMaxShared) function->most_shared = static_cast<unsigned>(value);
+    return kSuccess;
+  }
+  static Status cuFuncGetAttribute(int* value, int which, Function function) {
+    const Lock lock(mutex);
+    switch (which) {
+      case kFunctionMaxThreads: *value = 1024; return kSuccess;
+      case kFunctionShared: *value = 0; return kSuccess;
+      case kFunctionMaxShared: *value = static_cast<int>(function->most_shared); return kSuccess;
+      case kFunctionRegisters: *value = 32; return kSuccess;
+      default: return kInvalidValue;
+    }
+  }
+  static Status cuLaunchKernel(Function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                               unsigned by, unsigned bz, unsigned shared, Stream stream, void** parameters,
+                               void**) {
     const Lock lock(mutex);
     if (const Status s = in_context("cuLaunchKernel", stream)) return s;
     if (function->gpu != stream->gpu) return kInvalidHandle;
     std::vector<Address> values(fake().parameters_);
     for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], parameters[i], sizeof(Address));
-    return fake().put(stream, [name = function->name, values](Stream s) {
-      FakeLaunch launch(name, values, s);
+    if (gx == 0 || gy == 0 || gz == 0 || bx * by * bz > 1024 || shared > function->most_shared)
+      return kInvalidValue;
+    const FakeLaunch::Sizes sizes{{gx, gy, gz}, {bx, by, bz}, shared};
+    return fake().put(stream, [name = function->name, sizes, values](Stream s) {
+      FakeLaunch launch(name, sizes, values, s);
       if (fake().kernel_) fake().kernel_(launch);
     });
   }
@@ -619,6 +705,12 @@ std::string FakeDriver::violations() const {
 std::size_t FakeDriver::used_bytes(int gpu) const {
   const std::lock_guard lock(mutex);
   return used_[static_cast<std::size_t>(gpu)];
+}
+
+void* FakeDriver::variable(std::string_view symbol) const {
+  const std::lock_guard lock(mutex);
+  const auto found = variables_.find(symbol);
+  return found == variables_.end() ? nullptr : reinterpret_cast<void*>(found->second);
 }
 
 Status FakeDriver::begin(const char* name, Stream stream, std::size_t bytes, bool destroys,

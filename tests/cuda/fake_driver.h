@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -39,16 +40,27 @@ struct FakeCall {
 class FakeLaunch {
  public:
   const std::string& kernel() const { return kernel_; }
+  struct Sizes {
+    unsigned grid[3], block[3], shared;
+  };
+  const Sizes& sizes() const { return sizes_; }
+  template <class T>
+  T number(std::size_t parameter) const {
+    T value;
+    std::memcpy(&value, &parameters_.at(parameter), sizeof value);
+    return value;
+  }
   const float* read(std::size_t parameter, std::size_t count);
   float* write(std::size_t parameter, std::size_t count);
 
  private:
   friend struct FakeFunctions;
-  FakeLaunch(std::string kernel, std::vector<Address> parameters, Stream stream)
-      : kernel_(std::move(kernel)), parameters_(std::move(parameters)), stream_(stream) {}
+  FakeLaunch(std::string kernel, const Sizes& sizes, std::vector<Address> parameters, Stream stream)
+      : kernel_(std::move(kernel)), sizes_(sizes), parameters_(std::move(parameters)), stream_(stream) {}
   float* memory(std::size_t parameter, std::size_t count, bool writes);
 
   const std::string kernel_;
+  const Sizes sizes_;
   const std::vector<Address> parameters_;
   const Stream stream_;
 };
@@ -83,6 +95,8 @@ class FakeDriver {
   std::string leaks() const;       // what was made and not destroyed, "" for nothing
   std::string violations() const;  // of the order between streams, and of the driver's rules
   std::size_t used_bytes(int gpu = 0) const;
+  // The memory of a variable of the modules that are loaded, by its symbol; null when there is none.
+  void* variable(std::string_view symbol) const;
 
  private:
   friend class FakeLaunch;
@@ -130,7 +144,8 @@ class FakeDriver {
   std::vector<std::string> violations_;
   std::map<Address, std::unique_ptr<Allocation>> memory_;
   std::map<void*, std::pair<std::string, std::shared_ptr<void>>> objects_;  // with their kinds
-  std::map<int, int> contexts_;                                             // how often retained, by GPU
+  std::map<std::string, Address, std::less<>> variables_;  // of the module that was loaded last
+  std::map<int, int> contexts_;                            // how often retained, by GPU
   std::vector<Stream> streams_;
   int next_stream_ = 0;
   Clock host_;

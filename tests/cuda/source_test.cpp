@@ -1,0 +1,408 @@
+// Kernels that a program brings to CUDA, against the fake driver: NVRTC compiles them, what they do is
+// written here. Orders between streams are the driver's to watch.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <numeric>
+
+#include "backend/cuda/cubin.h"
+#include "fake_check.h"
+#include "systole/systole.h"
+
+namespace systole {
+namespace {
+
+using cuda::FakeCuda;
+using cuda::FakeDriver;
+using cuda::FakeGpu;
+using cuda::FakeLaunch;
+using cuda::read_cubin;
+
+using Floats = std::vector<float>;
+
+// As long as the process, as its devices.
+FakeDriver& fake() {
+  static FakeDriver& only =
+      *std::make_unique<FakeDriver>(std::vector<FakeGpu>{{.name = "Fake H200"}}).release();
+  return only;
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+constexpr const char* kScale = R"(
+__constant__ float taps[4];
+__device__ int calls;
+__global__ void scale(const float* __restrict__ x, float* y, float factor, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = factor * x[i] * taps[i % 4];
+  if (i == 0) atomicAdd(&calls, 1);
+}
+)";
+constexpr const char* kPlainScale = R"(
+__global__ void scale(const float* x, float* y, float factor, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = factor * x[i];
+})";
+
+class CudaSource : public FakeCuda {
+ protected:
+  void SetUp() override {
+    SYSTOLE_NEEDS_NVRTC();
+    fake().clear_log();
+    fake().recover();
+    fake().set_kernel(4, [](FakeLaunch& launch) {
+      const auto n = static_cast<std::size_t>(launch.number<int>(3));
+      const float* const x = launch.read(0, n);
+      float* const y = launch.write(1, n);
+      for (std::size_t i = 0; i < n; ++i) y[i] = launch.number<float>(2) * x[i];
+    });
+  }
+  void TearDown() override { EXPECT_EQ(fake().violations(), ""); }
+  static DeviceArray<float> array(const Floats& values) { return {"cuda:0", values}; }
+};
+
+TEST_F(CudaSource, KernelsHaveTheNamesOfTheSource) {
+  const SourceModule module("cuda:0", R"(
+#include <stdint.h>
+#include <stdio.h>
+struct Pair { int a; float b; };
+enum class Mode { on, off };
+using real = float;
+#define KERNEL(name) extern "C" __global__ void name
+__device__ __noinline__ float helper(float x) { return x * 2; }
+__global__ void plain(const float* __restrict__ x, float* y, int n, Pair p) { y[0] = helper(x[0]) + p.a; }
+extern "C" __global__ void outside(real* y, Mode mode) { y[0] = 1; }
+extern "C" {
+  __global__ void inside(double const* x, uint8_t* y, unsigned long long n) { y[0] = x[0]; }
+}
+namespace filters {
+__global__ void deep(int64_t* y) { y[0] = 1; }
+}
+template <class T>
+__global__ void made(T* y, unsigned n) { y[0] = n; }
+template __global__ void made<double>(double*, unsigned);
+__global__ void __launch_bounds__(128) bounded(float4* y, float3 v) { y[0].x = v.x; }
+#if 0
+__global__ void absent(float* y) { y[0] = 1; }
+#endif
+)");
+  EXPECT_EQ(module.functions(), (std::vector<std::string>{"plain", "outside", "inside", "filters::deep",
+                                                          "made<double>", "bounded"}));
+  const auto types = [&](const char* name) {
+    std::string text;
+    for (const auto& p : module.function(name).parameters()) text += p.type + " " + p.name + ", ";
+    return text;
+  };
+  EXPECT_EQ(types("plain"), "const float* x, float* y, int n, Pair p, ");
+  EXPECT_EQ(types("outside"), "real* y, Mode mode, ");
+  EXPECT_EQ(types("inside"), "const double* x, uint8_t* y, unsigned long long n, ");
+  EXPECT_EQ(types("filters::deep"), "int64_t* y, ");
+  EXPECT_EQ(types("made<double>"), "double* , unsigned int , ");
+  EXPECT_EQ(types("bounded"), "float4* y, float3 v, ");
+  EXPECT_EQ(types("made<float>"), "float* , unsigned int , ");  // made now
+  module.function<void(float*, int)>("outside");
+  module.function<void(const double*, std::uint8_t*, std::uint64_t)>("inside");
+  module.get_function<void(float*, unsigned)>("made<float>");
+  const std::string unknown = error_of(ErrorKind::kNotFound, [&] { module.get_function("absent"); });
+  EXPECT_TRUE(contains(unknown, "plain, outside")) << unknown;
+}
+
+TEST_F(CudaSource, OverloadsAreNamedByTheirParameters) {
+  const SourceModule module(
+      "cuda:0", "__global__ void f(float* x) { x[0] = 1; }\n__global__ void f(int* x) { x[0] = 1; }");
+  std::vector<std::string> names = module.functions();
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"f(float*)", "f(int*)"}));
+  module.function<void(int*)>("f(int*)");
+  error_of(ErrorKind::kNotFound, [&] { module.function("f"); });
+}
+
+TEST_F(CudaSource, ALaunchHasItsSizesAndArguments) {
+  const SourceModule module("cuda:0", kPlainScale);
+  const auto scale = module.function<void(const float*, float*, float, int)>("scale");
+  const DeviceArray<float> x = array({1, 2, 3});
+  DeviceArray<float> y("cuda:0", {3});
+  FakeLaunch::Sizes seen{};
+  fake().set_kernel(4, [&](FakeLaunch& launch) {
+    seen = launch.sizes();
+    EXPECT_EQ(launch.kernel(), "_Z5scalePKfPffi");
+    const float* const in = launch.read(0, 3);
+    float* const out = launch.write(1, 3);
+    for (int i = 0; i < launch.number<int>(3); ++i) out[i] = launch.number<float>(2) * in[i];
+  });
+  scale({.grid = {5, 4, 3}, .block = {2, 8, 4}, .shared_bytes = 1000})(x, y, 3, 3);
+  EXPECT_EQ(y.to_host(), (Floats{3, 6, 9}));
+  EXPECT_EQ(seen.grid[0] * 100 + seen.grid[1] * 10 + seen.grid[2], 543u);
+  EXPECT_EQ(seen.block[0] * 100 + seen.block[1] * 10 + seen.block[2], 284u);
+  EXPECT_EQ(seen.shared, 1000u);
+  const Tensor t = y.tensor();  // the same memory, which no launch changes
+  scale(Launch::over(3))(x, y, 5, 3);
+  EXPECT_EQ(y.to_host(), (Floats{5, 10, 15}));
+  EXPECT_EQ(t.to_vector<float>(), (Floats{3, 6, 9}));
+}
+
+TEST_F(CudaSource, LimitsAreCheckedBeforeTheDriverIsAsked) {
+  const SourceModule module("cuda:0", kPlainScale);
+  const auto scale = module.function("scale");
+  const DeviceArray<float> x = array({1});
+  DeviceArray<float> y("cuda:0", {1});
+  const auto refused = [&](const Launch& launch) {
+    return error_of(ErrorKind::kLimit, [&] { scale(launch)(x, y, 1, 1); });
+  };
+  fake().clear_log();
+  std::string words = refused({.block = {32, 33}});
+  EXPECT_TRUE(contains(words, "kernel scale on cuda:0") && contains(words, "1024") && contains(words, "1056"))
+      << words;
+  words = refused({.block = {1, 1, 65}});
+  EXPECT_TRUE(contains(words, "1024×1024×64") && contains(words, "1×1×65")) << words;
+  words = refused({.grid = {1, 65536}, .block = {1}});
+  EXPECT_TRUE(contains(words, "the grid is larger") && contains(words, "1×65536")) << words;
+  words = refused({.block = {1}, .shared_bytes = 232449});
+  EXPECT_TRUE(contains(words, "232448 bytes") && contains(words, "232449 bytes")) << words;
+  EXPECT_EQ(fake().count("cuLaunchKernel"), 0);
+  scale({.block = {1}, .shared_bytes = 40000})(x, y, 1, 1);
+  EXPECT_EQ(fake().count("cuFuncSetAttribute"), 0);
+  for (int i = 0; i < 2; ++i) scale({.block = {1}, .shared_bytes = 200000})(x, y, 1, 1);
+  EXPECT_EQ(fake().count("cuFuncSetAttribute"), 1);
+  const SourceModule portable("cuda:0",
+                              {.portable = "S_KERNEL(THREADS) f(S_GLOBAL float* y) { y[S_THREAD] = 1; }"},
+                              {.defines = {{"THREADS", "64"}}});
+  words = error_of(ErrorKind::kInvalidArgument, [&] { portable.function("f")({.block = {32}})(y); });
+  EXPECT_TRUE(contains(words, "64×1×1")) << words;
+}
+
+TEST_F(CudaSource, WhatTheCompilerRefusesIsToldWithItsLine) {
+  const std::string words = error_of(ErrorKind::kParse, [] {
+    SourceModule("cuda:0", "__global__ void f(float* y) {\n  y[0] = nothing;\n}", {.source_name = "blur.cu"});
+  });
+  EXPECT_TRUE(contains(words, "blur.cu on cuda:0, line 2: the compiler refuses it: y[0] = nothing;") &&
+              contains(words, "identifier \"nothing\" is undefined"))
+      << words;
+  const std::string defined = error_of(ErrorKind::kParse, [] {
+    SourceModule("cuda:0", {.portable = "S_ENTRY f(S_GLOBAL float* y) {\n\n  y[0] = A + ;\n}"},
+                 {.defines = {{"A", "1"}}});
+  });
+  EXPECT_TRUE(contains(defined, "kernel source on cuda:0, line 3")) << defined;
+  const std::string portable = error_of(
+      ErrorKind::kParse, [] { SourceModule("cuda:0", "S_ENTRY f(S_GLOBAL float* y) { y[0] = 1; }"); });
+  EXPECT_TRUE(contains(portable, "{.portable = source}")) << portable;
+  const std::string flag = error_of(ErrorKind::kInvalidArgument, [] {
+    SourceModule("cuda:0", kPlainScale, {.flags = {.cuda = {"--no-such-flag"}}});
+  });
+  EXPECT_TRUE(contains(flag, "no-such-flag")) << flag;
+  const SourceModule warned("cuda:0", "__global__ void f(float* y) { int unused; y[0] = 1; }");
+  EXPECT_TRUE(contains(warned.log(), "unused")) << warned.log();
+  EXPECT_EQ(SourceModule("cuda:0", "__global__ void f(float* y) { int unused; y[0] = 1; }").log(),
+            warned.log());
+  const std::string none =
+      error_of(ErrorKind::kInvalidArgument, [] { SourceModule("cuda:0", "__device__ int x;"); });
+  EXPECT_TRUE(contains(none, "__global__ void name")) << none;
+}
+
+TEST_F(CudaSource, MachineCodeIsKeptOnDiskAndMadeAnewWhenItIsDamaged) {
+  const auto files = [&] {
+    int count = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_))
+      count += entry.is_regular_file() ? 1 : 0;
+    return count;
+  };
+  ::setenv("SYSTOLE_CACHE_MIN_MS", "10000", 1);  // kernels of a program are kept all the same
+  const auto before = files();
+  for (int i = 0; i < 2; ++i) SourceModule("cuda:0", kPlainScale, {.defines = {{"KEPT", "1"}}});
+  EXPECT_EQ(files(), before + 1);
+  fake().clear_log();
+  fake().fail(1, 200, "cuModuleLoadData");  // CUDA_ERROR_INVALID_IMAGE
+  SourceModule("cuda:0", kPlainScale, {.defines = {{"KEPT", "1"}}}).function("scale");
+  EXPECT_EQ(fake().count("cuModuleLoadData"), 2);
+  EXPECT_EQ(files(), before + 1);
+}
+
+TEST_F(CudaSource, VariablesOfAModuleAreSetAndRead) {
+  fake().set_kernel(0, [](FakeLaunch&) {});
+  const SourceModule module("cuda:0", kScale);
+  auto taps = module.constant<float>("taps");
+  EXPECT_EQ(taps.size(), 4u);
+  taps.copy_from({1, 2, 3, 4});
+  EXPECT_EQ(taps.to_host(), (Floats{1, 2, 3, 4}));
+  const auto* const there = static_cast<const float*>(fake().variable("taps"));
+  ASSERT_NE(there, nullptr);
+  EXPECT_EQ(there[2], 3);
+  taps.copy_from(Floats{5, 6, 7, 8});
+  EXPECT_EQ(there[3], 8);
+  auto calls = module.global<int>("calls");
+  calls.copy_from(41);
+  EXPECT_EQ(calls.to_host(), std::vector<int>{41});
+  std::string words = error_of(ErrorKind::kShape, [&] { taps.copy_from({1, 2}); });
+  EXPECT_TRUE(contains(words, "variable taps") && contains(words, "16 bytes")) << words;
+  words = error_of(ErrorKind::kDType, [&] { module.constant<double>("taps"); });
+  EXPECT_TRUE(contains(words, "f32") && contains(words, "f64")) << words;
+  words = error_of(ErrorKind::kNotFound, [&] { module.constant<float>("tabs"); });
+  EXPECT_TRUE(contains(words, "taps, calls")) << words;
+  // Launches on other streams are in order with the copies.
+  const Stream one("cuda:0"), two("cuda:0");
+  const auto scale = module.function("scale");
+  const DeviceArray<float> x = array({1, 2, 3, 4});
+  DeviceArray<float> a("cuda:0", {4}), b("cuda:0", {4});
+  fake().clear_log();
+  scale({.block = {4}, .stream = one})(x, a, 1, 4);
+  scale({.block = {4}, .stream = two})(x, b, 1, 4);
+  taps.copy_from({0, 0, 0, 0});
+  scale({.block = {4}, .stream = one})(x, a, 1, 4);
+  EXPECT_GT(fake().count("cuStreamWaitEvent"), 3);
+}
+
+TEST_F(CudaSource, LaunchesOnStreamsWaitForWhatUsedTheirArrays) {
+  const SourceModule module("cuda:0", kPlainScale);
+  const auto scale = module.function<void(const float*, float*, float, int)>("scale");
+  const Stream one("cuda:0"), two("cuda:0");
+  EXPECT_NE(one, two);
+  DeviceArray<float> a = array({1, 2, 3}), b("cuda:0", {3}), c("cuda:0", {3}), d("cuda:0", {3});
+  for (int round = 0; round < 3; ++round) {
+    scale(Launch::over(3).on(one))(a, b, 2, 3);
+    scale(Launch::over(3).on(two))(b, c, 3, 3);  // after the first
+    scale(Launch::over(3))(c, d, 1, 3);          // on the default stream, after the second
+    scale(Launch::over(3).on(one))(c, b, 5, 3);  // writes what the second read
+    const Tensor sum = b.tensor() + d.tensor();  // a session's stream
+    EXPECT_EQ(d.to_host(), (Floats{6, 12, 18}));
+    EXPECT_EQ(sum.device().to_string(), "cuda:0");
+  }
+  EXPECT_EQ(b.to_host(), (Floats{30, 60, 90}));
+  {
+    DeviceArray<float> shortlived("cuda:0", {3});
+    scale(Launch::over(3).on(two))(a, shortlived, 1, 3);
+    scale(Launch::over(3).on(one))(shortlived, c, 1, 3);
+  }
+  EXPECT_EQ(c.to_host(), (Floats{1, 2, 3}));
+  one.synchronize();
+  EXPECT_TRUE(two.is_done());
+  const std::string words =
+      error_of(ErrorKind::kInvalidArgument, [&] { scale(Launch::over(3).on(Stream("cpu")))(a, b, 1, 3); });
+  EXPECT_TRUE(contains(words, "kernel scale on cuda:0: the stream is of another device")) << words;
+}
+
+TEST_F(CudaSource, EventsAreMomentsOfAStream) {
+  const SourceModule module("cuda:0", kPlainScale);
+  const auto scale = module.function("scale");
+  const Stream one("cuda:0"), two("cuda:0");
+  const DeviceArray<float> x = array({1, 2, 3});
+  DeviceArray<float> y("cuda:0", {3});
+  Event begin(one), end;
+  EXPECT_FALSE(end.is_recorded());
+  error_of(ErrorKind::kInvalidArgument, [&] { end.synchronize(); });
+  scale(Launch::over(3).on(one))(x, y, 2, 3);
+  end.record(one);
+  two.wait(end);
+  EXPECT_EQ(begin.elapsed_time(end), 1);  // as the fake driver says
+  EXPECT_TRUE(end.is_done());
+  fake().clear_log();
+  Event all("cuda:0");  // after Tensors' work and copies too
+  EXPECT_GT(fake().count("cuStreamWaitEvent"), 1);
+  all.synchronize();
+  Stream::default_of("cuda:0").synchronize();
+  synchronize("cuda:0");
+  error_of(ErrorKind::kInvalidArgument, [&] { begin.elapsed_time(Event("cpu")); });
+}
+
+TEST_F(CudaSource, CopiesWithoutWaitingAreInOrder) {
+  const SourceModule module("cuda:0", kPlainScale);
+  const auto scale = module.function("scale");
+  const Stream copies("cuda:0"), work("cuda:0");
+  HostArray<float> in("cuda:0", Floats{1, 2, 3}), out("cuda:0", 3);
+  EXPECT_EQ(out.to_vector(), (Floats{0, 0, 0}));
+  DeviceArray<float> x("cuda:0", {3}), y("cuda:0", {3});
+  x.copy_from_async(in, copies);
+  scale(Launch::over(3).on(work))(x, y, 2, 3);
+  y.copy_to_async(out, copies);
+  EXPECT_EQ(out[2], 6);  // waits
+  EXPECT_FALSE(out.is_busy());
+  in[0] = 10;  // waits as well
+  x.copy_from_async(in);
+  EXPECT_EQ(x.to_host(), (Floats{10, 2, 3}));
+  const Tensor held = x.tensor();
+  x.copy_from_async(out, work);
+  EXPECT_EQ(held.to_vector<float>(), (Floats{10, 2, 3}));
+  EXPECT_EQ(x.to_host(), (Floats{2, 4, 6}));
+  {
+    HostArray<float> shortlived("cuda:0", Floats{7, 8, 9});
+    x.copy_from_async(shortlived, work);
+    shortlived.free();
+    EXPECT_FALSE(shortlived.defined());
+    EXPECT_EQ(shortlived.size(), 0u);
+  }
+  EXPECT_EQ(x.to_host(), (Floats{7, 8, 9}));
+  HostArray<float> small("cuda:0", 2);
+  error_of(ErrorKind::kShape, [&] { x.copy_to_async(small); });
+  x.free();
+  const std::string words = error_of(ErrorKind::kInvalidArgument, [&] { x.copy_from_async(in); });
+  EXPECT_TRUE(contains(words, "freed")) << words;
+}
+
+TEST_F(CudaSource, KernelOpsAreCapturedWithTheirGraph) {
+  const KernelOp twice({.name = "twice", .sources = {.cuda = R"(
+__global__ void twice(const float* x, float* y) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < S_COUNT) y[i] = 2 * x[i];
+})"}});
+  fake().set_kernel(2, [](FakeLaunch& launch) {
+    EXPECT_EQ(launch.kernel(), "_Z5twicePKfPf");
+    EXPECT_EQ(launch.sizes().block[0], 256u);
+    const float* const x = launch.read(0, 4);
+    float* const y = launch.write(1, 4);
+    for (int i = 0; i < 4; ++i) y[i] = 2 * x[i];
+  });
+  const auto f = compile([&](const Tensor& x) { return twice(twice(x)); });
+  const DeviceArray<float> x = array({1, 2, 3, 4});
+  for (int round = 0; round < 3; ++round)
+    EXPECT_EQ(f(x.tensor()).to_vector<float>(), (Floats{4, 8, 12, 16})) << round;
+  EXPECT_GE(fake().count("cuGraphLaunch"), 1);
+  const KernelOp elsewhere({.name = "f", .sources = {.opencl = "__kernel void f() {}"}});
+  const std::string words = error_of(ErrorKind::kUnsupported, [&] { elsewhere(x.tensor()).eval(); });
+  EXPECT_TRUE(contains(words, "no source in this device's language and no body graph")) << words;
+}
+
+TEST_F(CudaSource, AModuleGoesWhenItsKernelsDo) {
+  fake().clear_log();
+  SourceFunction scale;
+  {
+    const SourceModule module("cuda:0", kPlainScale);
+    scale = module.function("scale");
+  }
+  EXPECT_EQ(fake().count("cuModuleUnload"), 0);
+  const DeviceArray<float> x = array({1, 2});
+  DeviceArray<float> y("cuda:0", {2});
+  scale(Launch::over(2))(x, y, 4, 2);
+  scale = {};
+  EXPECT_EQ(fake().count("cuModuleUnload"), 1);
+  EXPECT_EQ(y.to_host(), (Floats{4, 8}));
+}
+
+TEST_F(CudaSource, TheDeviceIsDescribed) {
+  const DeviceProperties gpu = device_properties("cuda:0");
+  EXPECT_EQ(gpu.name, "Fake H200");
+  EXPECT_EQ(gpu.compute_major * 10 + gpu.compute_minor, 90);
+  EXPECT_EQ(gpu.multiprocessors, 132);
+  EXPECT_EQ(gpu.max_threads_per_block, 1024);
+  EXPECT_EQ(gpu.max_grid, Size3(2147483647, 65535, 65535));
+  EXPECT_EQ(gpu.max_shared_bytes_per_block, 232448);
+  const MemoryInfo before = memory_info("cuda:0");
+  EXPECT_EQ(before.total, std::int64_t{1} << 30);
+  DeviceArray<std::uint8_t> array("cuda:0", {1000});
+  EXPECT_EQ(memory_info("cuda:0").free, before.free - 1000);
+  array.free();
+  EXPECT_EQ(memory_info("cuda:0").free, before.free);
+}
+
+TEST(Cubin, WhatIsNoMachineCodeIsRefused) {
+  error_of(ErrorKind::kInternal, [] { read_cubin("short"); });
+  error_of(ErrorKind::kInternal, [] { read_cubin(std::string(64, 'x')); });
+  std::string header(64, '\0');
+  header.replace(0, 4, "\177ELF");
+  header[58] = 64;  // of a section
+  header[60] = 5;   // sections, which are not there
+  error_of(ErrorKind::kInternal, [&] { read_cubin(header); });
+}
+
+}  // namespace
+}  // namespace systole

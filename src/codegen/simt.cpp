@@ -59,17 +59,40 @@ static __device__ __forceinline__ void s_store_anywhere(T* to, const T* from) {
 #define s_load8_anywhere s_load_anywhere<8>
 #define s_store4_anywhere s_store_anywhere<4>
 #define s_store8_anywhere s_store_anywhere<8>
-// 16 by 8 by 8, in tf32.
-static __device__ __forceinline__ void s_multiply_tf32(float* sum, const float* a, const float* b) {
+// 16 by 8 by 8, rounded to tf32; or with what the rounding takes as factors of their own, which is nearly f32.
+template <class T>
+static __device__ __forceinline__ void s_mma_tf32(float* sum, const T* x, const T* y) {
 #if __CUDA_ARCH__ >= 800
-  unsigned x[4], y[2];
-  for (int i = 0; i < 4; ++i) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(x[i]) : "f"(a[i]));
-  for (int i = 0; i < 2; ++i) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y[i]) : "f"(b[i]));
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
 #endif
+}
+static __device__ __forceinline__ unsigned s_tf32(float x) {
+  unsigned y = 0;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+#endif
+  return y;
+}
+static __device__ __forceinline__ unsigned s_rest_tf32(float x, unsigned rounded) {
+  const float rest = x - __uint_as_float(rounded);
+  return s_tf32(rest == rest ? rest : 0.0f);  // of an infinity nothing
+}
+static __device__ __forceinline__ void s_multiply_tf32(float* sum, const float* a, const float* b) {
+  unsigned x[4], y[2];
+  for (int i = 0; i < 4; ++i) x[i] = s_tf32(a[i]);
+  for (int i = 0; i < 2; ++i) y[i] = s_tf32(b[i]);
+  s_mma_tf32(sum, x, y);
+}
+static __device__ __forceinline__ void s_multiply_near_f32(float* sum, const float* a, const float* b) {
+  unsigned x[4], y[2], u[4], v[2];
+  for (int i = 0; i < 4; ++i) u[i] = s_rest_tf32(a[i], x[i] = s_tf32(a[i]));
+  for (int i = 0; i < 2; ++i) v[i] = s_rest_tf32(b[i], y[i] = s_tf32(b[i]));
+  s_mma_tf32(sum, u, y);
+  s_mma_tf32(sum, x, v);
+  s_mma_tf32(sum, x, y);
 }
 #define S_INF_F32 __int_as_float(0x7f800000)
 #define S_INF_F64 __longlong_as_double(0x7ff0000000000000)

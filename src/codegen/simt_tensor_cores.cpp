@@ -18,6 +18,7 @@ constexpr std::int64_t kHigh = 16, kWide = 8,
 constexpr std::int64_t kWarps = 8;           // of a group
 constexpr std::int64_t kWarpsWanted = 1024;  // that a device has room for at once
 constexpr std::int64_t kMostGroups = 65536;
+constexpr std::int64_t kExactDepth = 128;  // up to which tensor cores have time to be nearly as exact as f32
 
 std::int64_t tiles(std::int64_t n, std::int64_t size) {
   return std::max<std::int64_t>((n + size - 1) / size, 1);
@@ -87,8 +88,9 @@ class TensorCoreContraction {
     w_.line("const s_index n = n0 + down;");
     w_.line(fmt::format("b[j] = n < {} && kk < {} ? (float)({}) : 0;", p.columns, p.depth, p.right));
     w_.close();
-    w_.line("s_multiply_tf32(sum, a, b);");
-    w_.line("s_multiply_tf32(sum, a + 4, b + 2);");
+    const char* const multiply = p.depth <= kExactDepth ? "s_multiply_near_f32" : "s_multiply_tf32";
+    w_.line(fmt::format("{}(sum, a, b);", multiply));
+    w_.line(fmt::format("{}(sum, a + 4, b + 2);", multiply));
     w_.close();
   }
 

@@ -102,8 +102,8 @@ void append_time(std::string& event, std::int64_t row, std::int64_t begin, std::
 std::string level_text(std::string_view name, std::int64_t at, std::int64_t value) {
   std::string event = R"({"ph":"C","name":)";
   append_quoted(event, name);
-  fmt::format_to(std::back_inserter(event), R"(,"pid":{},"ts":{:.3f},"args":{{"value":{}}}}})", ::getpid(),
-                 static_cast<double>(at) / 1e3, value);
+  fmt::format_to(std::back_inserter(event), R"(,"pid":{0},"tid":{0},"ts":{1:.3f},"args":{{"value":{2}}}}})",
+                 ::getpid(), static_cast<double>(at) / 1e3, value);
   return event;
 }
 

@@ -2,7 +2,7 @@
 // multiplies what it reads straight from memory. Where there are fewer tiles than a device has room for, the
 // warps of a group share out the depth of one tile and add up in local memory: what counts here is how long
 // one waits for memory, not how often it is read. f32 is rounded to tf32 on its way in, which who asks has
-// allowed.
+// allowed; of short sums what that takes away is multiplied too.
 
 #include <algorithm>
 

@@ -21,8 +21,11 @@
 #include "systole/backend/cuda.h"
 #include "systole/ops.h"
 #include "systole/runtime.h"
+#include "systole/tensor/compiled.h"
 #include "systole/tensor/creation.h"
+#include "systole/tensor/linalg.h"
 #include "systole/tensor/math.h"
+#include "systole/tensor/shaping.h"
 
 namespace systole::cuda {
 namespace {
@@ -232,6 +235,60 @@ TEST_F(OnCudaGpu, TheNextBatchIsCopiedWhileThisOneIsComputed) {
   // All batches but the first have a computation to go beside.
   EXPECT_GT(both, 0.5f * copying) << copying << " ms of copies, " << computing << " ms of work\ncopies"
                                   << in_words(copied) << "\nwork" << in_words(computed);
+}
+
+// Against sums in f64. A factor rounded to tf32 is off by 2⁻¹¹ of itself at most; of sums of up to 128 terms,
+// which are made of two parts each, 2⁻²⁰ of the terms is left at most, and what f32 takes in adding.
+TEST_F(OnCudaGpu, SmallProductsInTf32AreWithinItsRounding) {
+  struct Case {
+    std::int64_t rows, columns, depth;
+    bool left_turned, right_turned;
+  };
+  const Case cases[] = {{1, 1, 1, false, false},     {17, 9, 5, false, true},    {64, 10, 128, false, false},
+                        {64, 128, 10, false, true},  {128, 784, 64, true, true}, {10, 128, 64, true, false},
+                        {64, 128, 784, false, true}, {3, 200, 333, true, false}, {33, 7, 4096, false, false},
+                        {512, 10, 128, false, true}};
+  const auto number = [](std::int64_t i) {
+    return static_cast<float>(std::sin(static_cast<double>(i) * 1.7 + 0.3));
+  };
+  for (const Case& c : cases) {
+    const auto array = [&](std::int64_t high, std::int64_t wide, std::int64_t seed) {
+      std::vector<float> all;
+      for (std::int64_t i = 0; i < high * wide; ++i) all.push_back(number(i + seed));
+      return all;
+    };
+    const std::vector<float> a = array(c.rows, c.depth, 0), b = array(c.depth, c.columns, 5);
+    const Shape a_shape = c.left_turned ? Shape{c.depth, c.rows} : Shape{c.rows, c.depth},
+                b_shape = c.right_turned ? Shape{c.columns, c.depth} : Shape{c.depth, c.columns};
+    const auto at_a = [&](std::int64_t m, std::int64_t k) {
+      return static_cast<double>(
+          a[static_cast<std::size_t>(c.left_turned ? k * c.rows + m : m * c.depth + k)]);
+    };
+    const auto at_b = [&](std::int64_t k, std::int64_t n) {
+      return static_cast<double>(
+          b[static_cast<std::size_t>(c.right_turned ? n * c.depth + k : k * c.columns + n)]);
+    };
+    const auto f = compile(
+        [&](const Tensor& x, const Tensor& y) {
+          return matmul(c.left_turned ? transpose(x) : x, c.right_turned ? transpose(y) : y) + 1;
+        },
+        {.device = "cuda:0", .math = runtime::Math::tf32});
+    const std::vector<float> got =
+        f(Tensor(Literal::of<float>(a_shape, a)), Tensor(Literal::of<float>(b_shape, b))).to_vector<float>();
+    double worst = 0;
+    for (std::int64_t m = 0; m < c.rows; ++m)
+      for (std::int64_t n = 0; n < c.columns; ++n) {
+        double sum = 1, size = 1;
+        for (std::int64_t k = 0; k < c.depth; ++k) {
+          sum += at_a(m, k) * at_b(k, n);
+          size += std::abs(at_a(m, k) * at_b(k, n));
+        }
+        const double share = c.depth <= 128 ? std::ldexp(1, -20) : std::ldexp(1, -10) + std::ldexp(1, -14);
+        worst = std::max(worst,
+                         std::abs(got[static_cast<std::size_t>(m * c.columns + n)] - sum) / (share * size));
+      }
+    EXPECT_LE(worst, 1) << c.rows << "×" << c.columns << "×" << c.depth;
+  }
 }
 
 TEST_F(OnCudaGpu, TwoThreadsRunAtOneTimeAndBothAreRight) {

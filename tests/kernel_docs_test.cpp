@@ -16,7 +16,7 @@ namespace systole {
 
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Devices, Kernels, testing::Values("cpu", "opencl:0"), device_word);
+INSTANTIATE_TEST_SUITE_P(Devices, Kernels, testing::Values("cpu", "opencl:0", "cuda:0"), device_word);
 
 // clang-format off
 TEST_P(Kernels, OfTheDocumentationRun) {

@@ -174,15 +174,15 @@ int function_attribute(Function function, int which) {
 class CudaKernel final : public runtime::SourceKernel {
  public:
   CudaKernel(std::shared_ptr<const Loaded> loaded, const std::string& symbol, std::string name,
-             std::vector<SourceParameter> parameters, bool are_known, std::int64_t threads)
+             std::vector<SourceParameter> parameters, bool are_known, bool is_fixed)
       : loaded_(std::move(loaded)),
         device_(loaded_->device()),
         function_(loaded_->function(symbol)),
         name_(std::move(name)),
         where_(fmt::format("kernel {} on cuda:{}", name_, device_.ordinal())),
         parameters_(std::move(parameters)),
-        threads_(threads),
         most_threads_(function_attribute(function_, kFunctionMaxThreads)),
+        threads_(is_fixed ? most_threads_ : 0),
         own_shared_(function_attribute(function_, kFunctionShared)),
         most_shared_(device_.attribute(kSharedPerBlockOptIn)),
         allowed_shared_(function_attribute(function_, kFunctionMaxShared)) {
@@ -314,8 +314,8 @@ class CudaKernel final : public runtime::SourceKernel {
   const Function function_;
   const std::string name_, where_;
   std::vector<SourceParameter> parameters_;
-  const std::int64_t threads_;  // of a block; 0: any number
-  const std::int64_t most_threads_;
+  const std::int64_t most_threads_;              // of a block; by __launch_bounds__ or by the registers
+  const std::int64_t threads_;                   // S_KERNEL's; 0: any number
   const std::int64_t own_shared_, most_shared_;  // bytes of a block
   Sizes most_block_{}, most_grid_{};
   mutable std::mutex mutex_;
@@ -424,20 +424,28 @@ class CudaProgram final : public runtime::SourceProgram {
         written = &s;
         ++count;
       }
-    if (count == 1 && written->is_plain)
-      return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name, with_types(written->parameters),
-                                          true, threads_of(*written));
-    // By the name that the compiler made of its parameters.
-    if (kernel.has_parameters) {
-      std::vector<SourceSignature> read = runtime::source_signatures(with_names(kernel.parameters));
-      if (read.size() == 1 && read[0].is_plain) {
-        for (SourceParameter& p : read[0].parameters) p.name.clear();
-        return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name,
-                                            with_types(read[0].parameters), true, 0);
+    if (count != 1) written = nullptr;
+    // The compiler's name says the types; the declaration says the names, and how the types are written.
+    std::vector<SourceParameter> parameters;
+    bool are_known = false;
+    if (kernel.has_parameters)
+      if (std::vector<SourceSignature> read = runtime::source_signatures(with_names(kernel.parameters));
+          read.size() == 1 && read[0].is_plain) {
+        parameters = with_types(std::move(read[0].parameters));
+        are_known = true;
+        const bool agree = written != nullptr && written->parameters.size() == parameters.size();
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+          parameters[i].name = agree ? written->parameters[i].name : std::string();
+          if (agree && written->is_plain) parameters[i].type = written->parameters[i].type;
+        }
       }
+    if (!are_known && written != nullptr && written->is_plain) {
+      parameters = with_types(written->parameters);
+      are_known = true;
     }
-    return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name, std::vector<SourceParameter>(),
-                                        false, 0);
+    const bool is_fixed = written != nullptr && has_word(*written, "S_KERNEL");
+    return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name, std::move(parameters), are_known,
+                                        is_fixed);
   }
 
   // "float const*, int" as "void f(float const* p0, int p1) {}".
@@ -470,19 +478,6 @@ class CudaProgram final : public runtime::SourceProgram {
       }
     }
     return parameters;
-  }
-
-  // What stands in the parentheses of S_KERNEL(…); 0 for any number.
-  std::int64_t threads_of(const SourceSignature& s) const {
-    constexpr std::string_view kMark = "S_KERNEL(";
-    const std::size_t at = source_.text.find(kMark, s.begin);
-    if (at == std::string::npos || at > s.end) return 0;
-    std::string word = source_.text.substr(at + kMark.size());
-    word = word.substr(0, word.find(')'));
-    if (const auto known = typedefs_.find(word); known != typedefs_.end()) word = known->second;
-    std::int64_t threads = 0;
-    const char* const end = word.data() + word.size();
-    return std::from_chars(word.data(), end, threads).ptr == end ? threads : 0;
   }
 
   std::optional<DType> dtype_of_variable(const std::string& name) const {

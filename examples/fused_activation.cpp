@@ -91,7 +91,7 @@ int main(int argc, char** argv) try {
   optim::Adam optimizer(nn::parameters(net), {.lr = 0.01});
   const auto step = compile([&](const Tensor& x, const Tensor& y) {
     const auto [loss, grads] =
-        value_and_grad([&] { return nn::bce_with_logits(net.forward(x), y); }, nn::parameters(net));
+        value_and_grad([&] { return bce_with_logits(net.forward(x), y); }, nn::parameters(net));
     optimizer.update(grads);
     return loss;
   });

@@ -1,7 +1,8 @@
-// A kernel of one's own: c = a + b. The source is written once in the words of docs/kernels.md and runs on
-// any device that takes kernels.
+// Article S2, section 3.3.1: a kernel of one's own, c = a + b. The source is written once in the words of
+// docs/kernels.md and runs on any device that takes kernels; CUDA gets one of its own, in which every thread
+// goes through the arrays in steps of the whole grid.
 //
-//   vector_add [DEVICE]     the first OpenCL device, else the processor
+//   vector_add [DEVICE]     the first GPU, else an OpenCL device, else the processor
 
 #include <systole/systole.h>
 
@@ -10,30 +11,30 @@
 #include <string>
 #include <vector>
 
+#include "first_device.h"
+
 namespace {
 
 using namespace systole;
 
 constexpr int kCount = 1'000'003;  // no multiple of a block: the last group has threads too many
 
-const std::string kSource = R"(
+const std::string kInCuda = R"(
+__global__ void add(const float* a, const float* b, float* c, int n) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) c[i] = a[i] + b[i];
+}
+)";
+const std::string kPortable = R"(
 S_ENTRY add(S_GLOBAL const float* a, S_GLOBAL const float* b, S_GLOBAL float* c, int n) {
   const int i = S_THREAD;
   if (i < n) c[i] = a[i] + b[i];
 }
 )";
 
-std::string first_device() {
-  for (const runtime::DeviceInfo& device : devices())
-    if (device.name.backend == "opencl") return device.name.to_string();
-  std::printf("On the processor: %s.\n", runtime::backend("opencl").unavailable_reason().c_str());
-  return "cpu";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const std::string device = argc > 1 ? argv[1] : first_device();
+  const std::string device = argc > 1 ? argv[1] : first_device({"cuda", "opencl", "cpu"});
   std::vector<float> x(kCount), y(kCount);
   for (int i = 0; i < kCount; ++i) {
     x[i] = static_cast<float>(i);
@@ -41,7 +42,7 @@ int main(int argc, char** argv) try {
   }
   DeviceArray<float> a(device, x), b(device, y), c(device, {kCount});
 
-  const SourceModule module(device, {.portable = kSource});
+  const SourceModule module(device, {.portable = kPortable, .cuda = kInCuda});
   const auto add = module.function<void(const float*, const float*, float*, int)>("add");
   add({.grid = {(kCount + 255) / 256}, .block = {256}})(a, b, c, kCount);
 

@@ -17,7 +17,7 @@ namespace systole {
 
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Devices, Kernels, testing::Values("cpu", "opencl:0"), device_word);
+INSTANTIATE_TEST_SUITE_P(Devices, Kernels, testing::Values("cpu", "opencl:0", "cuda:0"), device_word);
 
 TEST_P(Kernels, ArraysAreValues) {
   const auto fill = module().function("fill");

@@ -22,7 +22,7 @@ using ir::Graph;
 using ir::Value;
 using ir::Values;
 
-// y = a + 2b; z = a·b; in C once for all elements, in OpenCL a thread for each.
+// y = a + 2b; z = a·b; in C once for all elements, elsewhere a thread for each.
 ir::KernelAttrs both(const Type& type) {
   return {.name = "both",
           .c = R"(
@@ -31,6 +31,13 @@ void both(const float* a, const float* b, float* y, float* z) {
     y[i] = a[i] + 2 * b[i];
     z[i] = a[i] * b[i];
   }
+})",
+          .cuda = R"(
+__global__ void both(const float* a, const float* b, float* y, float* z) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= S_COUNT) return;
+  y[i] = a[i] + 2 * b[i];
+  z[i] = a[i] * b[i];
 })",
           .opencl = R"(
 __kernel void both(__global const float* a, __global const float* b, __global float* y, __global float* z) {
@@ -53,6 +60,9 @@ ir::KernelAttrs map(const std::string& name, const std::string& inputs, const st
   return {.name = name,
           .c = "void " + name + "(" + c + "float* o, long long begin, long long end) {\n" +
                "  for (long long i = begin; i < end; ++i) o[i] = " + expression + ";\n}",
+          .cuda = "extern \"C\" __global__ void " + name + "(" + c + "float* o) {\n" +
+                  "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < S_COUNT) o[i] = " +
+                  expression + ";\n}",
           .opencl = "__kernel void " + name + "(" + opencl + "__global float* o) {\n" +
                     "  const size_t i = get_global_id(0);\n  if (i < S_COUNT) o[i] = " + expression + ";\n}",
           .results = {type}};
@@ -80,7 +90,7 @@ class KernelCall : public testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Devices, KernelCall, testing::Values("cpu", "opencl"),
+INSTANTIATE_TEST_SUITE_P(Devices, KernelCall, testing::Values("cpu", "opencl", "cuda"),
                          [](const auto& info) { return info.param; });
 
 Type vector_of(std::int64_t n) { return {DType::f32, {n}}; }
@@ -133,6 +143,9 @@ TEST_P(KernelCall, TakesGridAndBlock) {
   attrs.opencl =
       "__kernel void points(__global float* y) {\n"
       "  y[get_global_id(0)] = get_group_id(0) * 10 + get_local_id(0);\n}";
+  attrs.cuda =
+      "__global__ void points(float* y) {\n"
+      "  y[blockIdx.x * blockDim.x + threadIdx.x] = blockIdx.x * 10 + threadIdx.x;\n}";
   Graph graph("points");
   graph.output(ops::kernel_call(graph, {}, attrs)[0]);
   EXPECT_EQ(run(graph, {}), (std::vector<Floats>{{0, 1, 2, 3, 10, 11, 12, 13}}));
@@ -146,7 +159,13 @@ TEST_P(KernelCall, DerivesWhatIsLeftOutOfItsLaunch) {
     ir::KernelAttrs attrs = map("square", "x", "x[i] * x[i]", type);
     attrs.grid = grid;
     attrs.block = block;
-    if (block.size() > 1 || grid.size() > 1)
+    if (block.size() > 1 || grid.size() > 1) {
+      attrs.cuda = R"(
+__global__ void square(const float* x, float* o) {
+  const int groups = blockIdx.y * gridDim.x + blockIdx.x;
+  const int i = groups * blockDim.x * blockDim.y + threadIdx.y * blockDim.x + threadIdx.x;
+  if (i < S_COUNT) o[i] = x[i] * x[i];
+})";
       attrs.opencl = R"(
 __kernel void square(__global const float* x, __global float* o) {
   const size_t groups = get_group_id(1) * get_num_groups(0) + get_group_id(0);
@@ -154,6 +173,7 @@ __kernel void square(__global const float* x, __global float* o) {
                    get_local_id(0);
   if (i < S_COUNT) o[i] = x[i] * x[i];
 })";
+    }
     Graph graph("squares");
     graph.output(ops::kernel_call(graph, {graph.input("x", type)}, attrs)[0]);
     EXPECT_EQ(run(graph, {Floats(1000, 3)}), (std::vector<Floats>{Floats(1000, 9)}))
@@ -205,7 +225,8 @@ TEST_P(KernelCall, OfNothingIsNothing) {
 
 TEST_P(KernelCall, WithoutASourceForTheDeviceRunsItsBody) {
   const Type type = vector_of(2);
-  const ir::KernelAttrs attrs{.name = "f", .cuda = "…", .results = {type}};
+  ir::KernelAttrs attrs{.name = "f", .results = {type}};
+  (device() == "cuda" ? attrs.opencl : attrs.cuda) = "…";
   const ir::GraphRef body = ir::make_graph("body", std::vector<Type>{type},
                                            [](const Values& in) -> Values { return {ops::neg(in[0])}; });
   Graph graph("negative");
@@ -220,11 +241,18 @@ TEST_P(KernelCall, WithoutASourceForTheDeviceRunsItsBody) {
 
 TEST_P(KernelCall, IsRefusedWhenTheSourceDoesNotFitTheNode) {
   const Type type = vector_of(2);
+  const auto in_cuda = [](std::string text) {
+    for (const auto& [word, other] : {std::pair{"__kernel", "extern \"C\" __global__"}, {"__global ", ""}})
+      for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+        text.replace(at, std::string(word).size(), other);
+    return text;
+  };
   const auto refused = [&](ErrorKind kind, const std::string& c, const std::string& opencl,
                            const char* name = "f") {
     Graph graph("misfit");
-    graph.output(ops::kernel_call(graph, {graph.input("x", type)},
-                                  {.name = name, .c = c, .opencl = opencl, .results = {type}})[0]);
+    graph.output(ops::kernel_call(
+        graph, {graph.input("x", type)},
+        {.name = name, .c = c, .cuda = in_cuda(opencl), .opencl = opencl, .results = {type}})[0]);
     return error_of(kind, [&] { compile(graph, device()); });
   };
   const std::string count = refused(ErrorKind::kInvalidArgument, "void f(const float* x) {}",

@@ -11,12 +11,13 @@
 
 #include "kernel_devices.h"
 #include "systole/ops.h"
+#include "systole/systole.h"
 
 namespace systole {
 
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Devices, Kernels, testing::Values("cpu", "opencl:0"), device_word);
+INSTANTIATE_TEST_SUITE_P(Devices, Kernels, testing::Values("cpu", "opencl:0", "cuda:0"), device_word);
 
 // clang-format off
 TEST_P(Kernels, OfTheDocumentationRun) {
@@ -40,6 +41,45 @@ DeviceArray<float> d(t);                // evaluated; again without a copy
 // docs: end
   EXPECT_EQ(sums, (Floats{11, 22, 33}));
   EXPECT_EQ(d.to_host(), (Floats{22, 44, 66}));
+// docs: begin
+HostArray<float> host(device, x);             // memory that the device copies from by itself
+Stream copies(device), work(device);
+DeviceArray<float> in(device, {n}), out(device, {n});
+in.copy_from_async(host, copies);
+const Event begin(work);
+add(Launch::over(n).on(work))(in, in, out, n);    // after the copy: it reads `in`
+const Event end(work);
+out.copy_to_async(host, copies);
+float first = host[0];                        // waits for the copies
+double milliseconds = begin.elapsed_time(end);
+// docs: end
+  EXPECT_EQ(first, 2);
+  EXPECT_GE(milliseconds, 0);
+}
+
+TEST_P(Kernels, OfTheDocumentationAreOps) {
+  const Tensor t = tensor({1.0f, -2.0f, 0.0f}).to(Kernels::device());
+// docs: begin
+const KernelOp swish_grad({.name = "swish_grad", .sources = {.portable = R"(
+  S_ENTRY swish_grad(S_GLOBAL const float* x, S_GLOBAL const float* dy, S_GLOBAL float* dx) {
+    const s_i64 i = S_THREAD;
+    if (i >= S_COUNT) return;
+    const float s = 1 / (1 + s_exp(-x[i]));
+    dx[i] = dy[i] * s * (1 + x[i] * (1 - s));
+  })"}});
+const KernelOp swish({.name = "swish", .sources = {.portable = R"(
+  S_ENTRY swish(S_GLOBAL const float* x, S_GLOBAL float* y) {
+    if (S_THREAD < S_COUNT) y[S_THREAD] = x[S_THREAD] / (1 + s_exp(-x[S_THREAD]));
+  })"},
+  .backward = [=](const KernelOp::Backward& b) { return swish_grad(b.inputs[0], b.gradients[0]); }});
+
+Tensor y = swish(t);                                          // of any shape, on the device of t
+auto loss = [&](const Tensor& t) { return sum(square(swish(t))); };
+Tensor slope = compile(grad(loss))(t);                        // one program; on CUDA, one graph
+// docs: end
+  EXPECT_NEAR(y.to_vector<float>()[0], 0.7310586, 1e-6);          // 1 / (1 + 1/e)
+  EXPECT_NEAR(slope.to_vector<float>()[0], 1.3563630, 1e-5);      // 2·y·(s + s·(1 - s)), s = y
+  EXPECT_EQ(slope.to_vector<float>()[2], 0);
 }
 
 ir::Value cubes(ir::Graph& graph, ir::Value x, const ir::KernelAttrs& cube, const ir::KernelAttrs& cube_grad) {

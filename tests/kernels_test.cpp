@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +22,7 @@ namespace systole {
 
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Devices, Kernels, testing::Values("cpu", "opencl:0"), device_word);
+INSTANTIATE_TEST_SUITE_P(Devices, Kernels, testing::Values("cpu", "opencl:0", "cuda:0"), device_word);
 
 TEST_P(Kernels, RunWithABlockThatDoesNotDivideTheCount) {
   const SourceModule& module = Kernels::module();
@@ -356,11 +357,12 @@ S_ENTRY slow(S_GLOBAL float* y, int n) {
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   std::filesystem::remove(path);
-  const std::size_t at = text.find("\"slow\"");
-  ASSERT_NE(at, std::string::npos) << text;
-  const std::size_t line = text.rfind('\n', at) + 1, duration = text.find("\"dur\":", line);
-  ASSERT_NE(duration, std::string::npos) << text;
-  EXPECT_GT(std::stod(text.substr(duration + 6)), 10'000) << text;  // microseconds
+  double most = 0;  // microseconds; a GPU has a row of its own beside the launch's
+  for (std::size_t at = text.find("\"slow\""); at != std::string::npos; at = text.find("\"slow\"", at + 1)) {
+    const std::size_t line = text.rfind('\n', at) + 1, duration = text.find("\"dur\":", line);
+    if (duration != std::string::npos) most = std::max(most, std::stod(text.substr(duration + 6)));
+  }
+  EXPECT_GT(most, 10'000) << text;
 }
 
 }  // namespace

@@ -79,6 +79,20 @@ void check(const std::string& where, const SourceParameter& parameter, const Typ
     refuse(ErrorKind::kInvalidArgument, "a pointer to const: operands are not written to");
 }
 
+// Whether its body is to be run.
+bool lacks_source(const ir::Node& node, codegen::Dialect dialect) {
+  return node.op == ir::Op::kernel_call && !node.graphs.empty() &&
+         source_of(node.as<ir::KernelAttrs>(), dialect).empty();
+}
+
+bool lacks_source(const ir::Graph& graph, codegen::Dialect dialect) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const ir::Node& node) {
+    return lacks_source(node, dialect) ||
+           std::any_of(node.graphs.begin(), node.graphs.end(),
+                       [&](const ir::GraphRef& inner) { return lacks_source(*inner, dialect); });
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::Dialect dialect,
@@ -130,9 +144,9 @@ std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::
 }
 
 ir::Graph with_bodies(const ir::Graph& graph, codegen::Dialect dialect) {
+  if (!lacks_source(graph, dialect)) return graph;
   const auto rule = [&](const ir::Rewrite& r) -> std::optional<ir::Values> {
-    if (r.node.op != ir::Op::kernel_call || r.node.graphs.empty()) return std::nullopt;
-    if (!source_of(r.node.as<ir::KernelAttrs>(), dialect).empty()) return std::nullopt;
+    if (!lacks_source(r.node, dialect)) return std::nullopt;
     return ir::inline_graph(r.graph, *r.node.graphs[0], r.operands);
   };
   return ir::rewrite(graph, rule);

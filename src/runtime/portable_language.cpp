@@ -35,8 +35,11 @@ typedef struct {
 #define S_STEP (s_at.groups[0] * s_at.lanes[0])
 )c";
 
+// Not extern "C": the names that the compiler makes say what a kernel takes, whatever macros it is made of.
 constexpr std::string_view kCuda = R"c(
-#define S_ENTRY extern "C" __global__ void
+#undef S_KERNEL
+#define S_ENTRY __global__ void
+#define S_KERNEL(threads) __global__ void __launch_bounds__(threads)
 #define S_LANE_(d) ((s_i32)(d == 0 ? threadIdx.x : d == 1 ? threadIdx.y : threadIdx.z))
 #define S_LANES_(d) ((s_i32)(d == 0 ? blockDim.x : d == 1 ? blockDim.y : blockDim.z))
 #define S_GROUP_(d) ((s_i64)(d == 0 ? blockIdx.x : d == 1 ? blockIdx.y : blockIdx.z))

@@ -122,6 +122,8 @@ class SourceBackend {
   virtual void read(const Buffer& from, std::span<std::byte> to) = 0;
   virtual void copy(const Buffer& from, Buffer& to) = 0;  // on one device
   virtual void synchronize(int ordinal) = 0;
+  // How many references to a buffer are of those that never look at its values.
+  virtual long idle_references(const Buffer& /*buffer*/) const { return 0; }
 
   // Here for a device that does all in one queue: there are no others, a mark waits, and so does every copy.
   virtual std::shared_ptr<const WorkQueue> make_queue(int ordinal);  // null: the one there is

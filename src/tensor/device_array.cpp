@@ -81,8 +81,14 @@ Tensor DeviceMemory::tensor() const {
   return recording::from_buffer(buffer_);
 }
 
+bool DeviceMemory::is_exclusive() const {
+  if (buffer_.use_count() == 1) return true;
+  const runtime::SourceBackend* const kernels = kernels_on(runtime::resolve(buffer_->device()));
+  return kernels != nullptr && buffer_.use_count() == 1 + kernels->idle_references(*buffer_);
+}
+
 void DeviceMemory::discard() {
-  if (buffer().type().bytes() == 0 || buffer_.use_count() == 1) return;
+  if (buffer().type().bytes() == 0 || is_exclusive()) return;
   const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
   if (runtime::SourceBackend* const kernels = kernels_on(place))
     buffer_ = kernels->make_buffer(buffer_->type(), place.name.ordinal, false);
@@ -93,7 +99,7 @@ void DeviceMemory::write(std::span<const std::byte> values) {
   if (values.empty()) return;
   const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
   runtime::SourceBackend* const kernels = kernels_on(place);
-  if (kernels != nullptr && buffer_.use_count() == 1)
+  if (kernels != nullptr && is_exclusive())
     kernels->write(*buffer_, values);
   else
     buffer_ = uploaded(place, buffer_->type(), values);
@@ -185,7 +191,7 @@ std::byte* PinnedMemory::bytes() const {
 std::size_t PinnedMemory::byte_size() const { return memory_ != nullptr ? memory_->size() : 0; }
 
 void DeviceMemory::make_exclusive() {
-  if (buffer().type().bytes() == 0 || buffer_.use_count() == 1) return;
+  if (buffer().type().bytes() == 0 || is_exclusive()) return;
   const runtime::ResolvedDevice place = runtime::resolve(buffer_->device());
   runtime::SourceBackend& kernels = runtime::source_backend(place);
   const runtime::BufferRef made = kernels.make_buffer(buffer_->type(), place.name.ordinal, false);

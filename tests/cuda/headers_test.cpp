@@ -108,9 +108,6 @@ TEST(CudaHeaders, FunctionsOfTheDriverTakeWhatTheHeaderSays){
   EXPECT_TRUE((Alike<Status(*) parameters, decltype(&::symbol)>::value)) << SYSTOLE_TEXT(name); \
   expect_named(SYSTOLE_TEXT(name), #symbol);
     SYSTOLE_CUDA_FUNCTIONS(SYSTOLE_COMPARE)
-#if CUDA_VERSION >= 12040
-    SYSTOLE_CUDA_NEWER_FUNCTIONS(SYSTOLE_COMPARE)
-#endif
 #undef SYSTOLE_COMPARE
 }
 

@@ -109,6 +109,33 @@ __global__ void absent(float* y) { y[0] = 1; }
   EXPECT_TRUE(contains(unknown, "plain, outside")) << unknown;
 }
 
+TEST_F(CudaSource, WhatADeclarationDoesNotSayTheMachineCodeDoes) {
+  struct Pair {
+    float a, b;
+  };
+  struct Triple {
+    float a, b, c;
+  };
+  const SourceModule module("cuda:0", R"(
+#define ARGUMENTS float* y, triple t
+struct triple { float a, b, c; };
+extern "C" __global__ void f(ARGUMENTS) { y[0] = t.c; }
+__global__ void g(ARGUMENTS) { y[0] = t.c; }
+extern "C" __global__ void none() {})");
+  DeviceArray<float> y("cuda:0", {1});
+  fake().set_kernel(0, [](FakeLaunch&) {});
+  module.function("none")({.block = {1}})();
+  for (const char* const name : {"f", "g"}) {
+    const auto f = module.function(name);
+    ASSERT_EQ(f.parameters().size(), 2u) << name;
+    f({.block = {1}})(y, Triple{1, 2, 3});
+    const std::string words =
+        error_of(ErrorKind::kInvalidArgument, [&] { f({.block = {1}})(y, Pair{1, 2}); });
+    EXPECT_TRUE(contains(words, "12 bytes") && contains(words, "8 bytes")) << words;
+    error_of(ErrorKind::kInvalidArgument, [&] { f({.block = {1}})(y); });
+  }
+}
+
 TEST_F(CudaSource, OverloadsAreNamedByTheirParameters) {
   const SourceModule module(
       "cuda:0", "__global__ void f(float* x) { x[0] = 1; }\n__global__ void f(int* x) { x[0] = 1; }");

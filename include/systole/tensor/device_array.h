@@ -75,7 +75,8 @@ class SYSTOLE_API DeviceMemory {
  private:
   friend class systole::SourceFunction;
   const runtime::Buffer& buffer() const;
-  void make_exclusive();  // memory that nobody else sees, with these values
+  bool is_exclusive() const;  // whether nobody else sees the memory
+  void make_exclusive();      // memory that nobody else sees, with these values
   runtime::BufferRef buffer_;
 };
 

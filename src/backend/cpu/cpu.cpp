@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -216,6 +217,14 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
     write(to, {memory_of(from), static_cast<std::size_t>(from.type().bytes())});
   }
   void synchronize(int) override {}  // a kernel has run when its launch returns
+  void add_properties(DeviceProperties& known, int) override {
+    known.multiprocessors = thread_count();
+    known.total_memory = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  }
+  MemoryInfo memory(int) override {
+    const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+    return {::sysconf(_SC_AVPHYS_PAGES) * page, ::sysconf(_SC_PHYS_PAGES) * page};
+  }
 };
 
 }  // namespace

@@ -127,7 +127,8 @@ std::shared_ptr<const Module> make_module(const ir::Graph& graph, bool optimize,
   auto module = std::make_shared<Module>();
   {
     const timeline::Span span("compile", "lower");
-    module->program = lower::make_program(lower::prepared(graph, target(), optimize), target());
+    module->program = lower::make_program(
+        lower::prepared(runtime::with_bodies(graph, codegen::Dialect::c), target(), optimize), target());
   }
   std::string source;
   Kernels kernels;

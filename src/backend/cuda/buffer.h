@@ -21,12 +21,15 @@ class DeviceBuffer final : public runtime::Buffer {
   Memory& memory() const { return *memory_; }
   bool is_donated() const { return donated_; }
   void set_donated(bool donated) { donated_ = donated; }
+  // Whether a session holds it, to give it again once nobody else does.
+  bool is_kept() const { return kept_; }
+  void set_kept(bool kept) { kept_ = kept; }
 
  private:
   const Type type_;
   const DeviceName name_;
   const MemoryRef memory_;
-  std::atomic<bool> donated_{false};
+  std::atomic<bool> donated_{false}, kept_{false};
 };
 
 runtime::BufferRef uploaded(const Literal& value, const Device& device);

@@ -38,7 +38,16 @@ static_assert(sizeof(FileHeader) == 64 && sizeof(Section) == 64 && sizeof(Symbol
 
 constexpr std::uint32_t kSymbols = 2;                // SHT_SYMTAB
 constexpr unsigned char kObject = 1, kFunction = 2;  // STT_…
-constexpr unsigned char kEntry = 0x10;               // STO_CUDA_ENTRY
+// Notes of a kernel, in .nv.info.SYMBOL: a form, what it is, and two bytes or, of the form kLong, as many as
+// these say.
+constexpr unsigned char kLong = 4;
+constexpr unsigned char kParameter = 0x17, kThreads = 0x05;
+struct ParameterNote {
+  std::uint32_t reserved;
+  std::uint16_t ordinal, offset;
+  std::uint32_t packed;  // the size from bit 18 on
+};
+constexpr unsigned char kEntry = 0x10;  // STO_CUDA_ENTRY
 
 class File {
  public:
@@ -94,6 +103,24 @@ Cubin::Kernel kernel_of(const std::string& symbol) {
   return kernel;
 }
 
+void read_notes(const File& file, const Section& notes, Cubin::Kernel& kernel) {
+  for (std::uint64_t at = notes.offset, end = notes.offset + notes.size; at + 4 <= end;) {
+    const auto form = file.at<unsigned char>(at), what = file.at<unsigned char>(at + 1);
+    const auto size = file.at<std::uint16_t>(at + 2);
+    at += 4;
+    if (form != kLong) continue;
+    if (what == kParameter && size == sizeof(ParameterNote)) {
+      const auto note = file.at<ParameterNote>(at);
+      if (note.ordinal >= kernel.sizes.size()) kernel.sizes.resize(note.ordinal + 1u);
+      kernel.sizes[note.ordinal] = note.packed >> 18;
+    } else if (what == kThreads && size == 3 * sizeof(std::uint32_t)) {
+      kernel.most_threads = std::size_t{file.at<std::uint32_t>(at)} * file.at<std::uint32_t>(at + 4) *
+                            file.at<std::uint32_t>(at + 8);
+    }
+    at += size;
+  }
+}
+
 }  // namespace
 
 Cubin read_cubin(std::string_view code) {
@@ -105,6 +132,7 @@ Cubin read_cubin(std::string_view code) {
     if (i >= header.section_count) File::refuse();
     return file.at<Section>(header.sections + i * sizeof(Section));
   };
+  constexpr std::string_view kNotes = ".nv.info.";
   const Section names = section(header.names);
   Cubin cubin;
   for (std::uint64_t i = 0; i < header.section_count; ++i) {
@@ -129,6 +157,10 @@ Cubin read_cubin(std::string_view code) {
       }
     }
   }
+  for (std::uint64_t i = 0; i < header.section_count; ++i)
+    if (const std::string name = file.text(names, section(i).name); name.starts_with(kNotes))
+      for (Cubin::Kernel& kernel : cubin.kernels)
+        if (name.substr(kNotes.size()) == kernel.symbol) read_notes(file, section(i), kernel);
   return cubin;
 }
 

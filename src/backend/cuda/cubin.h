@@ -16,6 +16,9 @@ struct Cubin {
     std::string name;        // "scale", "filters::scale", "scale<float>"
     std::string parameters;  // "float const*, float*, int"; empty for extern "C", which does not say
     bool has_parameters;     // whether the symbol says them
+    // What the compiler noted for the driver: bytes of each parameter, and the threads of __launch_bounds__.
+    std::vector<std::size_t> sizes{};
+    std::size_t most_threads = 0;  // 0: it has none
   };
   struct Variable {
     std::string symbol, name;

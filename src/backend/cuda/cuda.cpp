@@ -100,6 +100,9 @@ class CudaBackend final : public runtime::Backend, public runtime::SourceBackend
     memory_of(to).device().copy(memory_of(from), memory_of(to));
   }
   void synchronize(int ordinal) override { device_of(ordinal).synchronize(); }
+  long idle_references(const runtime::Buffer& buffer) const override {
+    return dynamic_cast<const DeviceBuffer&>(buffer).is_kept() ? 1 : 0;
+  }
 
   std::shared_ptr<const runtime::WorkQueue> make_queue(int ordinal) override {
     return std::make_shared<const Queue>(device_of(ordinal));

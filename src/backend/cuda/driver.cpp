@@ -30,10 +30,6 @@ std::string load(Driver& driver) {
            "needed";
   SYSTOLE_CUDA_FUNCTIONS(SYSTOLE_CUDA_FIND)
 #undef SYSTOLE_CUDA_FIND
-#define SYSTOLE_CUDA_TRY(name, symbol, parameters) \
-  driver.name = reinterpret_cast<decltype(driver.name)>(::dlsym(library, #symbol));
-  SYSTOLE_CUDA_NEWER_FUNCTIONS(SYSTOLE_CUDA_TRY)
-#undef SYSTOLE_CUDA_TRY
   return start_driver(driver);
 }
 

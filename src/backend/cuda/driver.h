@@ -135,14 +135,9 @@ enum DriverStatus : Status {
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, \
      void**))
 
-// Of drivers that are newer than what is needed; null where they are not.
-#define SYSTOLE_CUDA_NEWER_FUNCTIONS(X) \
-  X(cuFuncGetParamInfo, cuFuncGetParamInfo, (Function, std::size_t, std::size_t*, std::size_t*))
-
 struct Driver {
 #define SYSTOLE_CUDA_MEMBER(name, symbol, parameters) Status(*name) parameters = nullptr;
   SYSTOLE_CUDA_FUNCTIONS(SYSTOLE_CUDA_MEMBER)
-  SYSTOLE_CUDA_NEWER_FUNCTIONS(SYSTOLE_CUDA_MEMBER)
 #undef SYSTOLE_CUDA_MEMBER
 };
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <initializer_list>
 #include <span>
+#include <string_view>
 #include <system_error>
 
 #include "backend/cuda/libraries.h"
@@ -218,11 +220,15 @@ NvrtcResult compile_users_source(const std::string& source, const NvrtcOptions& 
     if (const int status = here.api.add_name(program.get(), name.c_str()); status != 0)
       throw Error(ErrorKind::kInvalidArgument, "nvrtc", here.api.words(status), "a template as f<float>",
                   name);
-  std::vector<std::string> flags = {"--gpu-architecture=" + options.architecture};
-  const bool has_standard = std::any_of(options.flags.begin(), options.flags.end(), [](const std::string& f) {
-    return f.starts_with("--std") || f.starts_with("-std");
-  });
-  if (!has_standard) flags.push_back("--std=c++17");
+  const auto is_given = [&](std::initializer_list<std::string_view> words) {
+    return std::any_of(options.flags.begin(), options.flags.end(), [&](const std::string& flag) {
+      return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return flag.starts_with(w); });
+    });
+  };
+  std::vector<std::string> flags;
+  if (!is_given({"--gpu-architecture", "-arch"}))
+    flags.push_back("--gpu-architecture=" + options.architecture);
+  if (!is_given({"--std", "-std"})) flags.emplace_back("--std=c++17");
   flags.insert(flags.end(), options.flags.begin(), options.flags.end());
   const int status = program.compile(flags);
   NvrtcResult result{.code = {}, .log = program.log(), .symbols = {}, .is_refused = status == kRefused};

@@ -43,7 +43,11 @@ class CudaSession final : public runtime::Session {
         shared_(runtime::shared_inputs(module_->program)),
         given_out_(module_->program.outputs.size()) {}
   // Kernels and constants of the module, which may go with this, are in use until then.
-  ~CudaSession() override { device_.settle(stream_.get()); }
+  ~CudaSession() override {
+    device_.settle(stream_.get());
+    for (const auto& kept : given_out_)
+      for (const auto& buffer : kept) buffer->set_kept(false);
+  }
   CudaSession(const CudaSession&) = delete;
   CudaSession& operator=(const CudaSession&) = delete;
 
@@ -121,10 +125,14 @@ class CudaSession final : public runtime::Session {
       buffer = *free;
     } else {
       buffer = DeviceBuffer::make(device_, type_of(o), stream_.get());
-      if (kept.size() < kMostOutputs)
+      if (kept.size() < kMostOutputs) {
         kept.push_back(buffer);
-      else
-        kept[turn_++ % kMostOutputs] = buffer;
+      } else {
+        std::shared_ptr<DeviceBuffer>& place = kept[turn_++ % kMostOutputs];
+        place->set_kept(false);
+        place = buffer;
+      }
+      buffer->set_kept(true);
     }
     // The program works in the input's memory: in a copy when it is not ours to change.
     if (shared_[o] >= 0) {

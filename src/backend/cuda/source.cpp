@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -13,10 +11,9 @@
 #include "backend/cuda/buffer.h"
 #include "backend/cuda/cubin.h"
 #include "backend/cuda/cupti.h"
-#include "backend/cuda/nvrtc.h"
 #include "backend/cuda/queues.h"
+#include "backend/cuda/source_module.h"
 #include "backend/source_call.h"
-#include "runtime/disk_cache.h"
 #include "runtime/source_text.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
@@ -28,135 +25,6 @@ namespace {
 using runtime::SourceArgument;
 using runtime::SourceParameter;
 using runtime::SourceSignature;
-
-// What the compiler made of a source, as it is kept on disk: symbols and sizes in a line of text each.
-std::string to_entry(const NvrtcResult& made) {
-  return fmt::format("{}\n{}\n{}{}", fmt::join(made.symbols, " "), made.log.size(), made.log, made.code);
-}
-
-std::optional<NvrtcResult> from_entry(const std::string& entry) {
-  const std::size_t first = entry.find('\n'), second = entry.find('\n', first + 1);
-  if (first == std::string::npos || second == std::string::npos) return std::nullopt;
-  std::size_t log = 0;
-  const char* const end = entry.data() + second;
-  if (std::from_chars(entry.data() + first + 1, end, log).ptr != end || log > entry.size() - second - 1)
-    return std::nullopt;
-  NvrtcResult made;
-  for (std::size_t begin = 0; begin < first;) {
-    const std::size_t stop = std::min(entry.find(' ', begin), first);
-    made.symbols.push_back(entry.substr(begin, stop - begin));
-    begin = stop + 1;
-  }
-  made.log = entry.substr(second + 1, log);
-  made.code = entry.substr(second + 1 + log);
-  return made;
-}
-
-// A program's source and how it is to be compiled.
-struct Source {
-  std::string text, where;  // the program's own text; "cuda:0"
-  bool is_portable;
-  SourceOptions options;
-};
-
-std::shared_ptr<ModuleObject> load(const Device& device, const std::string& code) {
-  LoadedModule module = nullptr;
-  check(driver().cuModuleLoadData(&module, code.data()), "cuModuleLoadData");
-  return {module, [&device](LoadedModule m) {
-            if (device.try_activate()) driver().cuModuleUnload(m);
-          }};
-}
-
-// Machine code on the GPU, with its variables. Goes when nothing of it runs any more.
-class Loaded {
- public:
-  Loaded(const Device& device, const Source& source, const std::vector<std::string>& templates)
-      : device_(device), order_(device, 0, 0, "kernels") {
-    device.activate();
-    const std::string text =
-        runtime::source_head(codegen::Dialect::cuda, source.is_portable, source.options, source.text) +
-        source.text + "\n";
-    runtime::CacheKey key("cuda");
-    key.add("source").add(text).add(device.architecture()).add(nvrtc_version());
-    for (const std::string& flag : source.options.flags.cuda) key.add(flag);
-    key.add("templates");
-    for (const std::string& name : templates) key.add(name);
-    const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
-    if (const std::optional<std::string> entry = cache ? cache->find(key) : std::nullopt)
-      if (std::optional<NvrtcResult> known = from_entry(*entry)) try {
-          module_ = load(device, known->code);
-          made_ = *std::move(known);
-        } catch (const Error&) {  // damaged, or of another driver
-          cache->remove(key);
-          if (device.is_lost()) throw;
-        }
-    if (module_ == nullptr) {
-      made_ = compile_users_source(text,
-                                   {.architecture = device.architecture(),
-                                    .flags = source.options.flags.cuda,
-                                    .file_name = runtime::source_name(source.options)},
-                                   templates);
-      if (made_.is_refused) runtime::refuse_source(source.where, source.text, source.options, made_.log);
-      module_ = load(device, made_.code);
-      if (cache) cache->store(key, to_entry(made_));
-    }
-    cubin_ = read_cubin(made_.code);
-    made_.code.clear();
-    for (const Cubin::Variable& variable : cubin_.variables) {
-      Address address = 0;
-      std::size_t bytes = 0;
-      check(driver().cuModuleGetGlobal(&address, &bytes, module_.get(), variable.symbol.c_str()),
-            "cuModuleGetGlobal");
-      variables_.push_back(std::make_unique<Memory>(device, address, static_cast<std::int64_t>(bytes),
-                                                    "a variable of a module"));
-    }
-  }
-  ~Loaded() {
-    if (device_.try_activate()) try {
-        order_.wait_until_unused();
-        for (const auto& variable : variables_) variable->wait_until_unused();
-      } catch (const Error&) {  // the context is lost: nothing runs
-      }
-  }
-  Loaded(const Loaded&) = delete;
-  Loaded& operator=(const Loaded&) = delete;
-
-  const Device& device() const { return device_; }
-  const Cubin& cubin() const { return cubin_; }
-  const std::string& log() const { return made_.log; }
-  const std::vector<std::string>& template_symbols() const { return made_.symbols; }
-  Memory& variable(std::size_t i) const { return *variables_[i]; }
-
-  Function function(const std::string& symbol) const {
-    Function function = nullptr;
-    check(driver().cuModuleGetFunction(&function, module_.get(), symbol.c_str()), "cuModuleGetFunction");
-    return function;
-  }
-
-  void before_launch(Stream stream) const {
-    for (std::size_t i = 0; i < variables_.size(); ++i)
-      if (cubin_.variables[i].is_constant)
-        variables_[i]->before_reading(stream);
-      else
-        variables_[i]->before_writing(stream);
-  }
-  void after_launch(const MomentRef& moment) const {
-    order_.was_read(moment);
-    for (std::size_t i = 0; i < variables_.size(); ++i)
-      if (cubin_.variables[i].is_constant)
-        variables_[i]->was_read(moment);
-      else
-        variables_[i]->was_written(moment);
-  }
-
- private:
-  const Device& device_;
-  NvrtcResult made_;  // without the code
-  std::shared_ptr<ModuleObject> module_;
-  Cubin cubin_;
-  std::vector<std::unique_ptr<Memory>> variables_;  // as in the cubin
-  mutable Memory order_;                            // of launches
-};
 
 Memory& memory_of(const runtime::Buffer& buffer, const std::string& where) {
   const auto& own = dynamic_cast<const DeviceBuffer&>(buffer);
@@ -173,16 +41,16 @@ int function_attribute(Function function, int which) {
 
 class CudaKernel final : public runtime::SourceKernel {
  public:
-  CudaKernel(std::shared_ptr<const Loaded> loaded, const std::string& symbol, std::string name,
-             std::vector<SourceParameter> parameters, bool are_known, std::int64_t threads)
+  CudaKernel(std::shared_ptr<const LoadedSource> loaded, const Cubin::Kernel& kernel,
+             std::vector<SourceParameter> parameters, bool are_known, bool is_fixed)
       : loaded_(std::move(loaded)),
         device_(loaded_->device()),
-        function_(loaded_->function(symbol)),
-        name_(std::move(name)),
+        function_(loaded_->function(kernel.symbol)),
+        name_(kernel.name),
         where_(fmt::format("kernel {} on cuda:{}", name_, device_.ordinal())),
         parameters_(std::move(parameters)),
-        threads_(threads),
         most_threads_(function_attribute(function_, kFunctionMaxThreads)),
+        threads_(is_fixed ? static_cast<std::int64_t>(kernel.most_threads) : 0),
         own_shared_(function_attribute(function_, kFunctionShared)),
         most_shared_(device_.attribute(kSharedPerBlockOptIn)),
         allowed_shared_(function_attribute(function_, kFunctionMaxShared)) {
@@ -190,7 +58,7 @@ class CudaKernel final : public runtime::SourceKernel {
       most_block_[static_cast<std::size_t>(d)] = device_.attribute(kMaxBlockX + d);
       most_grid_[static_cast<std::size_t>(d)] = device_.attribute(kMaxGridX + d);
     }
-    add_sizes(are_known);
+    add_sizes(kernel.sizes, are_known);
   }
 
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
@@ -277,23 +145,18 @@ class CudaKernel final : public runtime::SourceKernel {
 
   bool writes(std::size_t i) const { return parameters_[i].is_written || !parameters_[i].kind; }
 
-  // The sizes that the driver knows. A declaration that was not understood is theirs alone.
-  void add_sizes(bool are_known) {
-    if (driver().cuFuncGetParamInfo == nullptr) {
-      if (are_known) return;
+  // The sizes that the machine code has. A declaration that was not understood is theirs alone.
+  void add_sizes(const std::vector<std::size_t>& sizes, bool are_known) {
+    if (sizes.empty() && are_known) return;
+    if (sizes.empty())
       throw Error(ErrorKind::kUnsupported, where_, "its parameters are not understood",
-                  "numbers, structs and pointers to them, without macros; or a driver of CUDA 12.4");
-    }
-    std::vector<std::size_t> sizes;
-    for (std::size_t offset = 0, bytes = 0;
-         driver().cuFuncGetParamInfo(function_, sizes.size(), &offset, &bytes) == kSuccess;)
-      sizes.push_back(bytes);
+                  "numbers, structs and pointers to them, with names");
     if (!are_known || sizes.size() != parameters_.size()) parameters_.assign(sizes.size(), SourceParameter{});
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       SourceParameter& p = parameters_[i];
-      const bool is_number = !p.kind || p.kind == SourceParameter::Kind::number;
-      if (is_number && p.bytes != 0 && p.bytes != sizes[i]) p = {};  // a macro or a type of another meaning
-      if (!p.kind || p.kind == SourceParameter::Kind::number) p.bytes = sizes[i];
+      if (p.kind == SourceParameter::Kind::array) continue;
+      if (p.bytes != 0 && p.bytes != sizes[i]) p = {};  // a macro or a type of another meaning
+      p.bytes = sizes[i];
     }
   }
 
@@ -309,13 +172,13 @@ class CudaKernel final : public runtime::SourceKernel {
                   runtime::to_string(asked));
   }
 
-  const std::shared_ptr<const Loaded> loaded_;
+  const std::shared_ptr<const LoadedSource> loaded_;
   const Device& device_;
   const Function function_;
   const std::string name_, where_;
   std::vector<SourceParameter> parameters_;
-  const std::int64_t threads_;  // of a block; 0: any number
-  const std::int64_t most_threads_;
+  const std::int64_t most_threads_;              // of a block; by __launch_bounds__ or by the registers
+  const std::int64_t threads_;                   // S_KERNEL's; 0: any number
   const std::int64_t own_shared_, most_shared_;  // bytes of a block
   Sizes most_block_{}, most_grid_{};
   mutable std::mutex mutex_;
@@ -324,7 +187,7 @@ class CudaKernel final : public runtime::SourceKernel {
 
 class CudaGlobal final : public runtime::SourceGlobal {
  public:
-  CudaGlobal(std::shared_ptr<const Loaded> loaded, std::size_t index, std::optional<DType> dtype)
+  CudaGlobal(std::shared_ptr<const LoadedSource> loaded, std::size_t index, std::optional<DType> dtype)
       : loaded_(std::move(loaded)), index_(index), dtype_(dtype) {}
   std::size_t bytes() const override { return static_cast<std::size_t>(memory().bytes()); }
   std::optional<DType> dtype() const override { return dtype_; }
@@ -333,7 +196,7 @@ class CudaGlobal final : public runtime::SourceGlobal {
 
  private:
   Memory& memory() const { return loaded_->variable(index_); }
-  const std::shared_ptr<const Loaded> loaded_;
+  const std::shared_ptr<const LoadedSource> loaded_;
   const std::size_t index_;
   const std::optional<DType> dtype_;
 };
@@ -347,7 +210,7 @@ class CudaProgram final : public runtime::SourceProgram {
   CudaProgram(const Device& device, Source source)
       : device_(device),
         source_(std::move(source)),
-        loaded_(std::make_shared<const Loaded>(device, source_, std::vector<std::string>())),
+        loaded_(std::make_shared<const LoadedSource>(device, source_, std::vector<std::string>())),
         tokens_(runtime::source_tokens(source_.text)),
         typedefs_(runtime::source_typedefs(tokens_)) {
     typedefs_.merge(runtime::source_defines(source_.text));
@@ -373,7 +236,7 @@ class CudaProgram final : public runtime::SourceProgram {
       throw Error(ErrorKind::kUnsupported, fmt::format("kernel {} on {}", name, source_.where),
                   "a template that is made later would have variables of its own",
                   fmt::format("template __global__ void {}(…); in the source", name));
-    const auto own = std::make_shared<const Loaded>(device_, source_, std::vector<std::string>{name});
+    const auto own = std::make_shared<const LoadedSource>(device_, source_, std::vector<std::string>{name});
     for (const Cubin::Kernel& kernel : own->cubin().kernels)
       if (kernel.symbol == own->template_symbols().at(0)) return made(own, kernel);
     throw Error(ErrorKind::kInternal, fmt::format("kernel {} on {}", name, source_.where),
@@ -415,7 +278,7 @@ class CudaProgram final : public runtime::SourceProgram {
       if (std::find(sorted_.begin(), sorted_.end(), name) == sorted_.end()) sorted_.push_back(name);
   }
 
-  std::shared_ptr<const CudaKernel> made(const std::shared_ptr<const Loaded>& loaded,
+  std::shared_ptr<const CudaKernel> made(const std::shared_ptr<const LoadedSource>& loaded,
                                          const Cubin::Kernel& kernel) const {
     const SourceSignature* written = nullptr;
     int count = 0;
@@ -424,20 +287,27 @@ class CudaProgram final : public runtime::SourceProgram {
         written = &s;
         ++count;
       }
-    if (count == 1 && written->is_plain)
-      return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name, with_types(written->parameters),
-                                          true, threads_of(*written));
-    // By the name that the compiler made of its parameters.
-    if (kernel.has_parameters) {
-      std::vector<SourceSignature> read = runtime::source_signatures(with_names(kernel.parameters));
-      if (read.size() == 1 && read[0].is_plain) {
-        for (SourceParameter& p : read[0].parameters) p.name.clear();
-        return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name,
-                                            with_types(read[0].parameters), true, 0);
+    if (count != 1) written = nullptr;
+    // The compiler's name says the types; the declaration says the names, and how the types are written.
+    std::vector<SourceParameter> parameters;
+    bool are_known = false;
+    if (kernel.has_parameters)
+      if (std::vector<SourceSignature> read = runtime::source_signatures(with_names(kernel.parameters));
+          read.size() == 1 && read[0].is_plain) {
+        parameters = with_types(std::move(read[0].parameters));
+        are_known = true;
+        const bool agree = written != nullptr && written->parameters.size() == parameters.size();
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+          parameters[i].name = agree ? written->parameters[i].name : std::string();
+          if (agree && written->is_plain) parameters[i].type = written->parameters[i].type;
+        }
       }
+    if (!are_known && written != nullptr && written->is_plain) {
+      parameters = with_types(written->parameters);
+      are_known = true;
     }
-    return std::make_shared<CudaKernel>(loaded, kernel.symbol, kernel.name, std::vector<SourceParameter>(),
-                                        false, 0);
+    const bool is_fixed = written != nullptr && has_word(*written, "S_KERNEL");
+    return std::make_shared<CudaKernel>(loaded, kernel, std::move(parameters), are_known, is_fixed);
   }
 
   // "float const*, int" as "void f(float const* p0, int p1) {}".
@@ -472,19 +342,6 @@ class CudaProgram final : public runtime::SourceProgram {
     return parameters;
   }
 
-  // What stands in the parentheses of S_KERNEL(…); 0 for any number.
-  std::int64_t threads_of(const SourceSignature& s) const {
-    constexpr std::string_view kMark = "S_KERNEL(";
-    const std::size_t at = source_.text.find(kMark, s.begin);
-    if (at == std::string::npos || at > s.end) return 0;
-    std::string word = source_.text.substr(at + kMark.size());
-    word = word.substr(0, word.find(')'));
-    if (const auto known = typedefs_.find(word); known != typedefs_.end()) word = known->second;
-    std::int64_t threads = 0;
-    const char* const end = word.data() + word.size();
-    return std::from_chars(word.data(), end, threads).ptr == end ? threads : 0;
-  }
-
   std::optional<DType> dtype_of_variable(const std::string& name) const {
     constexpr std::string_view kMarks[] = {"__constant__", "__device__", "__managed__"};
     const std::size_t scope = name.rfind("::");
@@ -496,7 +353,7 @@ class CudaProgram final : public runtime::SourceProgram {
 
   const Device& device_;
   const Source source_;
-  const std::shared_ptr<const Loaded> loaded_;
+  const std::shared_ptr<const LoadedSource> loaded_;
   const std::vector<runtime::SourceToken> tokens_;
   runtime::Typedefs typedefs_;
   std::vector<SourceSignature> signatures_;

@@ -2,8 +2,8 @@
 
 // Kernels that a program brings as CUDA C++. NVRTC compiles them; the machine code is kept on disk, whatever
 // its compilation cost, with the compiler's warnings. What kernels there are, and under which names, is read
-// from the machine code; what they take is read from their declarations, or from the names of those whose
-// declarations are not understood, and compared with the sizes that the driver knows.
+// from the machine code; what they take is read from the names that the compiler made, from their
+// declarations, and from the sizes that the machine code has.
 //
 // Launches go to a stream of the device's for all of them, or to one of the program's, and wait for what used
 // their arrays before, as sessions do. Variables of a module count as arrays that its kernels use: those in

@@ -99,7 +99,8 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
   {
     const timeline::Span span("compile", "lower");
     const OpenClTarget target(device);
-    module->program = lower::make_program(lower::prepared(graph, target, optimize), target);
+    module->program = lower::make_program(
+        lower::prepared(runtime::with_bodies(graph, codegen::Dialect::opencl), target, optimize), target);
   }
   Generator generator(device);
   std::string source;

@@ -190,6 +190,19 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
         .copy(place_of(from), place_of(to), static_cast<std::size_t>(from.type().bytes()));
   }
   void synchronize(int ordinal) override { device_of(ordinal).finish(); }
+  void add_properties(DeviceProperties& known, int ordinal) override {
+    const auto number = [&]<class T>(T value, cl_device_info what) {
+      check(api().clGetDeviceInfo(device_of(ordinal).id(), what, sizeof value, &value, nullptr),
+            "clGetDeviceInfo");
+      return static_cast<std::int64_t>(value);
+    };
+    known.multiprocessors = static_cast<int>(number(cl_uint{}, CL_DEVICE_MAX_COMPUTE_UNITS));
+    known.max_threads_per_block = number(std::size_t{}, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    known.shared_bytes_per_block = number(cl_ulong{}, CL_DEVICE_LOCAL_MEM_SIZE);
+    known.max_shared_bytes_per_block = known.shared_bytes_per_block;
+    known.constant_bytes = number(cl_ulong{}, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE);
+    known.clock_khz = static_cast<int>(1000 * number(cl_uint{}, CL_DEVICE_MAX_CLOCK_FREQUENCY));
+  }
 };
 
 }  // namespace

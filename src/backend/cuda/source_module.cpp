@@ -1,0 +1,125 @@
+#include "backend/cuda/source_module.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "runtime/disk_cache.h"
+#include "runtime/source_kernels.h"
+#include "systole/base/error.h"
+
+namespace systole::cuda {
+
+namespace {
+
+// What the compiler made of a source, as it is kept on disk: symbols and sizes in a line of text each.
+std::string to_entry(const NvrtcResult& made) {
+  return fmt::format("{}\n{}\n{}{}", fmt::join(made.symbols, " "), made.log.size(), made.log, made.code);
+}
+
+std::optional<NvrtcResult> from_entry(const std::string& entry) {
+  const std::size_t first = entry.find('\n'), second = entry.find('\n', first + 1);
+  if (first == std::string::npos || second == std::string::npos) return std::nullopt;
+  std::size_t log = 0;
+  const char* const end = entry.data() + second;
+  if (std::from_chars(entry.data() + first + 1, end, log).ptr != end || log > entry.size() - second - 1)
+    return std::nullopt;
+  NvrtcResult made;
+  for (std::size_t begin = 0; begin < first;) {
+    const std::size_t stop = std::min(entry.find(' ', begin), first);
+    made.symbols.push_back(entry.substr(begin, stop - begin));
+    begin = stop + 1;
+  }
+  made.log = entry.substr(second + 1, log);
+  made.code = entry.substr(second + 1 + log);
+  return made;
+}
+
+std::shared_ptr<ModuleObject> load(const Device& device, const std::string& code) {
+  LoadedModule module = nullptr;
+  check(driver().cuModuleLoadData(&module, code.data()), "cuModuleLoadData");
+  return {module, [&device](LoadedModule m) {
+            if (device.try_activate()) driver().cuModuleUnload(m);
+          }};
+}
+
+}  // namespace
+
+LoadedSource::LoadedSource(const Device& device, const Source& source,
+                           const std::vector<std::string>& templates)
+    : device_(device), order_(device, 0, 0, "kernels") {
+  device.activate();
+  const std::string text =
+      runtime::source_head(codegen::Dialect::cuda, source.is_portable, source.options, source.text) +
+      source.text + "\n";
+  runtime::CacheKey key("cuda");
+  key.add("source").add(text).add(device.architecture()).add(nvrtc_version());
+  for (const std::string& flag : source.options.flags.cuda) key.add(flag);
+  key.add("templates");
+  for (const std::string& name : templates) key.add(name);
+  const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
+  if (const std::optional<std::string> entry = cache ? cache->find(key) : std::nullopt)
+    if (std::optional<NvrtcResult> known = from_entry(*entry)) try {
+        module_ = load(device, known->code);
+        made_ = *std::move(known);
+      } catch (const Error&) {  // damaged, or of another driver
+        cache->remove(key);
+        if (device.is_lost()) throw;
+      }
+  if (module_ == nullptr) {
+    made_ = compile_users_source(text,
+                                 {.architecture = device.architecture(),
+                                  .flags = source.options.flags.cuda,
+                                  .file_name = runtime::source_name(source.options)},
+                                 templates);
+    if (made_.is_refused) runtime::refuse_source(source.where, source.text, source.options, made_.log);
+    module_ = load(device, made_.code);
+    if (cache) cache->store(key, to_entry(made_));
+  }
+  cubin_ = read_cubin(made_.code);
+  made_.code.clear();
+  for (const Cubin::Variable& variable : cubin_.variables) {
+    Address address = 0;
+    std::size_t bytes = 0;
+    check(driver().cuModuleGetGlobal(&address, &bytes, module_.get(), variable.symbol.c_str()),
+          "cuModuleGetGlobal");
+    variables_.push_back(std::make_unique<Memory>(device, address, static_cast<std::int64_t>(bytes),
+                                                  "a variable of a module"));
+  }
+}
+
+LoadedSource::~LoadedSource() {
+  if (device_.try_activate()) try {
+      order_.wait_until_unused();
+      for (const auto& variable : variables_) variable->wait_until_unused();
+    } catch (const Error&) {  // the context is lost: nothing runs
+    }
+}
+
+Function LoadedSource::function(const std::string& symbol) const {
+  Function function = nullptr;
+  check(driver().cuModuleGetFunction(&function, module_.get(), symbol.c_str()), "cuModuleGetFunction");
+  return function;
+}
+
+void LoadedSource::before_launch(Stream stream) const {
+  for (std::size_t i = 0; i < variables_.size(); ++i)
+    if (cubin_.variables[i].is_constant)
+      variables_[i]->before_reading(stream);
+    else
+      variables_[i]->before_writing(stream);
+}
+
+void LoadedSource::after_launch(const MomentRef& moment) const {
+  order_.was_read(moment);
+  for (std::size_t i = 0; i < variables_.size(); ++i)
+    if (cubin_.variables[i].is_constant)
+      variables_[i]->was_read(moment);
+    else
+      variables_[i]->was_written(moment);
+}
+
+}  // namespace systole::cuda

@@ -22,7 +22,7 @@ class Groups {
     std::int32_t anchor = -1;
     Claim claim;
     std::vector<std::string> declined;  // reasons of those that did not claim it
-    std::set<std::int32_t> readers;  // nodes outside
+    std::set<std::int32_t> readers;     // nodes outside
   };
 
   // A group for every node that is computed.

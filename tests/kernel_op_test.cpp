@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -142,6 +145,21 @@ TEST_P(KernelOps, ArePartOfCompiledFunctions) {
   const auto [value, slope] = both(on_device({0}, {1}));
   EXPECT_EQ(value.item<float>(), 0);
   EXPECT_NEAR(slope.to_vector<float>()[0], 0.5, 1e-6);
+}
+
+TEST_P(KernelOps, StandOnTheTimelineByTheirNames) {
+  const KernelOp swish = swish_op();
+  const Tensor x = on_device({1, 2}, {2});
+  swish(x).eval();
+  const std::string path = testing::TempDir() + "kernel_op_timeline_" + device().substr(0, 3) + ".json";
+  Timeline::start(path);
+  swish(x).eval();
+  synchronize(device());
+  Timeline::stop();
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::filesystem::remove(path);
+  EXPECT_TRUE(contains(text, "kernel_call swish")) << text;
 }
 
 // y = swish(2x − 1) is learned from its values.

@@ -85,7 +85,7 @@ struct GraphExecObject {
 namespace {
 
 constexpr Status kInvalidValue = 1, kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400,
-                 kNotFound = 500, kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
+                 kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
                  kCaptureUnjoined = 904;
 
 FakeDriver* the_fake = nullptr;
@@ -573,7 +573,7 @@ struct FakeFunctions {
     const Lock lock(mutex);
     if (const Status s = in_context("cuModuleGetGlobal")) return s;
     const auto found = module->variables.find(name);
-    if (found == module->variables.end()) return kNotFound;
+    if (found == module->variables.end()) return kErrorNotFound;
     *address = found->second.first;
     *bytes = found->second.second;
     return kSuccess;

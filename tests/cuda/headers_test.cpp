@@ -149,6 +149,7 @@ TEST(CudaHeaders, NumbersOfTheDriverAreTheHeaders) {
   SYSTOLE_SAME(kErrorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY);
   SYSTOLE_SAME(kErrorNotInitialized, CUDA_ERROR_NOT_INITIALIZED);
   SYSTOLE_SAME(kErrorNoDevice, CUDA_ERROR_NO_DEVICE);
+  SYSTOLE_SAME(kErrorNotFound, CUDA_ERROR_NOT_FOUND);
   SYSTOLE_SAME(kErrorNotReady, CUDA_ERROR_NOT_READY);
   SYSTOLE_SAME(kErrorIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
   static_assert(sizeof(PoolAccess) == sizeof(CUmemAccessDesc));

@@ -195,9 +195,45 @@ TEST_F(CudaSource, LimitsAreCheckedBeforeTheDriverIsAsked) {
   EXPECT_EQ(fake().count("cuFuncSetAttribute"), 1);
   const SourceModule portable("cuda:0",
                               {.portable = "S_KERNEL(THREADS) f(S_GLOBAL float* y) { y[S_THREAD] = 1; }"},
-                              {.defines = {{"THREADS", "64"}}});
+                              {.defines = {{"THREADS", "(2 * 32)"}}});
   words = error_of(ErrorKind::kInvalidArgument, [&] { portable.function("f")({.block = {32}})(y); });
   EXPECT_TRUE(contains(words, "64×1×1")) << words;
+}
+
+// Every word of docs/kernels.md; what the functions give is tested on devices.
+TEST_F(CudaSource, ThePortableLanguageCompiles) {
+  const KernelSources source{.portable = R"(
+#define BOTH(name, T) \
+  S_ENTRY name(S_GLOBAL const T* x, S_GLOBAL T* y) { \
+    const T a = x[S_THREAD]; \
+    y[0] = s_exp(a) + s_expm1(a) + s_log(a) + s_log1p(a) + s_sqrt(a) + s_rsqrt(a) + s_cbrt(a) + s_sin(a) + \
+           s_cos(a) + s_tan(a) + s_tanh(a) + s_erf(a) + s_fabs(a) + s_floor(a) + s_ceil(a) + s_rint(a) + \
+           s_pow(a, (T)2) + s_atan2(a, a) + s_fmod(a, (T)2) + s_fma(a, a, a) + s_min(a, (T)2) + \
+           s_max(a, (T)2) + s_min(-3, 2) + s_max(4, 5); \
+  }
+BOTH(in_float, float)
+BOTH(in_double, double)
+S_KERNEL(2 * HALF) places(S_GLOBAL s_i64* y, S_GLOBAL s_u16* h, S_GLOBAL int* a, S_GLOBAL unsigned* b,
+                          S_GLOBAL float* c, s_u8 small, s_i8 tiny) {
+  S_LOCAL float part[256];
+  part[S_LANE] = S_LANES + S_LANE_Y + S_LANES_Y + S_LANE_Z + S_LANES_Z;
+  S_BARRIER;
+  for (s_i64 i = S_THREAD; i < 10; i += S_STEP)
+    y[i] = S_GROUP + S_GROUPS + S_GROUP_Y + S_GROUPS_Y + S_GROUP_Z + S_GROUPS_Z + S_THREAD_Y + S_THREAD_Z;
+  h[0] = s_convert_f32_f16(s_convert_f16_f32(h[0])) + s_convert_f32_bf16(s_convert_bf16_f32(h[1]));
+  s_atomic_add(a, -1);
+  s_atomic_add(b, 2u);
+  s_atomic_add(c + 1, part[small + tiny]);
+})"};
+  const SourceModule module("cuda:0", source, {.defines = {{"HALF", "(2 + 2)"}}});
+  EXPECT_EQ(module.functions().size(), 3u);
+  const auto in_double = module.function<void(const double*, double*)>("in_double");
+  EXPECT_EQ(in_double.untyped().parameters()[0].type, "const double*");
+  const auto places = module.function("places");
+  EXPECT_EQ(places.parameters()[6].name, "tiny");
+  DeviceArray<std::int64_t> y("cuda:0", {10});
+  const std::string words = error_of(ErrorKind::kInvalidArgument, [&] { places({.block = {8}})(y); });
+  EXPECT_TRUE(contains(words, "expected 7, got 1")) << words;
 }
 
 TEST_F(CudaSource, WhatTheCompilerRefusesIsToldWithItsLine) {
@@ -403,6 +439,44 @@ TEST_F(CudaSource, AModuleGoesWhenItsKernelsDo) {
   scale = {};
   EXPECT_EQ(fake().count("cuModuleUnload"), 1);
   EXPECT_EQ(y.to_host(), (Floats{4, 8}));
+}
+
+TEST_F(CudaSource, AnyCallOfTheDriverMayFailAndTheNextProgramRuns) {
+  const auto run = [] {
+    const SourceModule module("cuda:0", kScale);
+    const auto scale = module.function("scale");
+    module.constant<float>("taps").copy_from({1, 1, 1, 1});
+    const Stream stream("cuda:0");
+    HostArray<float> host("cuda:0", Floats{1, 2, 3});
+    DeviceArray<float> x("cuda:0", {3}), y("cuda:0", {3});
+    x.copy_from_async(host, stream);
+    scale({.block = {3}, .shared_bytes = 100'000, .stream = stream})(x, y, 2, 3);
+    const Event done(stream);
+    y.copy_to_async(host);
+    done.synchronize();
+    const Tensor held = y.tensor();
+    scale({.block = {3}})(x, y, 3, 3);
+    return std::pair{host.to_vector(), y.to_host()};
+  };
+  const std::pair wanted{Floats{2, 4, 6}, Floats{3, 6, 9}};
+  EXPECT_EQ(run(), wanted);
+  const std::size_t used = fake().used_bytes();
+  int failed = 0;
+  for (int nth = 1;; ++nth) {
+    fake().fail(nth, 1);  // CUDA_ERROR_INVALID_VALUE
+    try {
+      run();
+      if (!fake().has_failed()) break;
+    } catch (const Error&) {
+      ++failed;
+    }
+    fake().recover();
+    EXPECT_EQ(fake().used_bytes(), used) << "call " << nth << ", " << fake().failed_call();
+    EXPECT_EQ(fake().violations(), "") << "call " << nth << ", " << fake().failed_call();
+    ASSERT_EQ(run(), wanted) << "after call " << nth << ", " << fake().failed_call();
+  }
+  fake().recover();
+  EXPECT_GT(failed, 30);
 }
 
 TEST_F(CudaSource, TheDeviceIsDescribed) {

@@ -149,8 +149,10 @@ Cubin read_cubin(std::string_view code) {
         const std::string place = file.text(names, section(symbol.section).name);
         const std::string word = file.text(strings, symbol.name);
         const bool is_constant = place.starts_with(".nv.constant");
-        // Texts of printf and the like are the compiler's own.
-        if (word.empty() || word[0] == '$' || word[0] == '.' || word.starts_with("__nv")) continue;
+        // Texts of printf, tables of virtual functions and the like are the compiler's own.
+        if (word.empty() || word[0] == '.' || word.find('$') != std::string::npos ||
+            word.starts_with("__nv") || word.starts_with("_ZT"))
+          continue;
         if (is_constant || place.starts_with(".nv.global"))
           cubin.variables.push_back(
               {word, demangled(word), static_cast<std::size_t>(symbol.size), is_constant});

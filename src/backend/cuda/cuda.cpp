@@ -27,6 +27,18 @@ using runtime::BufferRef;
 
 constexpr const char* kCollectives = "collectives need several devices that know each other";
 
+// Before a device is asked for: what has neither a source for it nor a body can never run.
+void check_kernels(const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op == ir::Op::kernel_call && node.graphs.empty() && node.as<ir::KernelAttrs>().cuda.empty())
+      throw Error(ErrorKind::kUnsupported, fmt::format("kernel_call {}", node.as<ir::KernelAttrs>().name),
+                  "it has no source in this device's language and no body graph",
+                  "a source in CUDA C++, or a portable one");
+    const bool is_composite = node.op == ir::Op::composite;  // its way back is not run
+    for (std::size_t i = 0; i < (is_composite ? 1 : node.graphs.size()); ++i) check_kernels(*node.graphs[i]);
+  }
+}
+
 class CudaExecutable final : public runtime::Executable {
  public:
   explicit CudaExecutable(std::shared_ptr<const Module> module) : module_(std::move(module)) {}
@@ -64,6 +76,7 @@ class CudaBackend final : public runtime::Backend, public runtime::SourceBackend
     if (!graph.is_static())
       throw Error(ErrorKind::kShape, "cuda", "a graph with symbols must be bound to numbers first");
     if (eval::uses_collectives(graph)) throw Error(ErrorKind::kUnsupported, "cuda", kCollectives);
+    check_kernels(graph);
     return std::make_shared<CudaExecutable>(make_module(device_of(ordinal), graph, options));
   }
   std::string refusal(ir::Op op) const override {

@@ -70,6 +70,7 @@ enum DriverStatus : Status {
   kErrorOutOfMemory = 2,
   kErrorNotInitialized = 3,
   kErrorNoDevice = 100,
+  kErrorNotFound = 500,
   kErrorNotReady = 600,
   kErrorIllegalAddress = 700,
 };

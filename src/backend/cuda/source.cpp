@@ -396,20 +396,24 @@ class SourceStep final : public LibraryCall {
   std::vector<MemoryRef> unwanted_;  // by slot
 };
 
+std::shared_ptr<const CudaProgram> build(const Device& device, const std::string& source, bool is_portable,
+                                         const SourceOptions& options) {
+  const timeline::Span span("compile", "kernel source");
+  return std::make_shared<CudaProgram>(
+      device, Source{source, fmt::format("cuda:{}", device.ordinal()), is_portable, options});
+}
+
 }  // namespace
 
 std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& source, bool is_portable,
                                                            const SourceOptions& options, int ordinal) {
-  const timeline::Span span("compile", "kernel source");
-  const Device& device = device_of(ordinal);
-  return std::make_shared<CudaProgram>(device,
-                                       Source{source, fmt::format("cuda:{}", ordinal), is_portable, options});
+  return build(device_of(ordinal), source, is_portable, options);
 }
 
 std::shared_ptr<const LibraryCall> source_call(const Device& device, const lower::Step& step) {
   auto call = runtime::source_call(
       step, codegen::Dialect::cuda, [&](const runtime::NamedSource& source, const SourceOptions& options) {
-        const auto program = build_source(source.text, source.is_portable, options, device.ordinal());
+        const auto program = build(device, source.text, source.is_portable, options);
         return runtime::kernel_named("kernel_call", *program, source.name);
       });
   if (call == nullptr) return nullptr;

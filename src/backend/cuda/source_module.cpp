@@ -81,14 +81,18 @@ LoadedSource::LoadedSource(const Device& device, const Source& source,
   }
   cubin_ = read_cubin(made_.code);
   made_.code.clear();
-  for (const Cubin::Variable& variable : cubin_.variables) {
+  const auto is_hidden = [&](const Cubin::Variable& variable) {
     Address address = 0;
     std::size_t bytes = 0;
-    check(driver().cuModuleGetGlobal(&address, &bytes, module_.get(), variable.symbol.c_str()),
-          "cuModuleGetGlobal");
+    const Status status =
+        driver().cuModuleGetGlobal(&address, &bytes, module_.get(), variable.symbol.c_str());
+    if (status == kErrorNotFound) return true;
+    check(status, "cuModuleGetGlobal");
     variables_.push_back(std::make_unique<Memory>(device, address, static_cast<std::int64_t>(bytes),
                                                   "a variable of a module"));
-  }
+    return false;
+  };
+  std::erase_if(cubin_.variables, is_hidden);
 }
 
 LoadedSource::~LoadedSource() {

@@ -21,35 +21,36 @@ constexpr std::string_view kCuda = R"c(
 #define S_UNROLL _Pragma("unroll")
 #define S_UNROLL_SOME _Pragma("unroll 4")
 #define S_UNROLL_MORE _Pragma("unroll 8")
-// Neighbours at once; anywhere: where the address allows it.
-template <int N, class T>
-struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) s_many {
-  T at[N];
+// Neighbours at once; anywhere: where the address allows it. A program's own -D may stand before this, so names are
+// ours.
+template <int s_n, class s_t>
+struct alignas(s_n * sizeof(s_t) < 16 ? s_n * sizeof(s_t) : 16) s_many {
+  s_t at[s_n];
 };
-template <int N, class T>
-static __device__ __forceinline__ void s_load(T* to, const T* from) {
-  const s_many<N, T> all = *(const s_many<N, T>*)from;
-  for (int i = 0; i < N; ++i) to[i] = all.at[i];
+template <int s_n, class s_t>
+static __device__ __forceinline__ void s_load(s_t* to, const s_t* from) {
+  const s_many<s_n, s_t> all = *(const s_many<s_n, s_t>*)from;
+  for (int i = 0; i < s_n; ++i) to[i] = all.at[i];
 }
-template <int N, class T>
-static __device__ __forceinline__ void s_store(T* to, const T* from) {
-  s_many<N, T> all;
-  for (int i = 0; i < N; ++i) all.at[i] = from[i];
-  *(s_many<N, T>*)to = all;
+template <int s_n, class s_t>
+static __device__ __forceinline__ void s_store(s_t* to, const s_t* from) {
+  s_many<s_n, s_t> all;
+  for (int i = 0; i < s_n; ++i) all.at[i] = from[i];
+  *(s_many<s_n, s_t>*)to = all;
 }
-template <int N, class T>
-static __device__ __forceinline__ void s_load_anywhere(T* to, const T* from) {
-  if (((s_u64)from & (alignof(s_many<N, T>) - 1)) == 0)
-    s_load<N>(to, from);
+template <int s_n, class s_t>
+static __device__ __forceinline__ void s_load_anywhere(s_t* to, const s_t* from) {
+  if (((s_u64)from & (alignof(s_many<s_n, s_t>) - 1)) == 0)
+    s_load<s_n>(to, from);
   else
-    for (int i = 0; i < N; ++i) to[i] = from[i];
+    for (int i = 0; i < s_n; ++i) to[i] = from[i];
 }
-template <int N, class T>
-static __device__ __forceinline__ void s_store_anywhere(T* to, const T* from) {
-  if (((s_u64)to & (alignof(s_many<N, T>) - 1)) == 0)
-    s_store<N>(to, from);
+template <int s_n, class s_t>
+static __device__ __forceinline__ void s_store_anywhere(s_t* to, const s_t* from) {
+  if (((s_u64)to & (alignof(s_many<s_n, s_t>) - 1)) == 0)
+    s_store<s_n>(to, from);
   else
-    for (int i = 0; i < N; ++i) to[i] = from[i];
+    for (int i = 0; i < s_n; ++i) to[i] = from[i];
 }
 #define s_load4 s_load<4>
 #define s_load8 s_load<8>
@@ -60,8 +61,7 @@ static __device__ __forceinline__ void s_store_anywhere(T* to, const T* from) {
 #define s_store4_anywhere s_store_anywhere<4>
 #define s_store8_anywhere s_store_anywhere<8>
 // 16 by 8 by 8, rounded to tf32; or with what the rounding takes as factors of their own, which is nearly f32.
-template <class T>
-static __device__ __forceinline__ void s_mma_tf32(float* sum, const T* x, const T* y) {
+static __device__ __forceinline__ void s_mma_tf32(float* sum, const unsigned* x, const unsigned* y) {
 #if __CUDA_ARCH__ >= 800
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

@@ -123,10 +123,10 @@ __global__ void blur(const float* x, float* y, int n) {
 TEST_F(SourceOnGpu, TakesMoreThan48KiBOfSharedMemory) {
   const SourceModule module(kGpu, R"(
 __global__ void turn(const float* x, float* y, int n) {
-  extern __shared__ float all[];
-  for (int i = threadIdx.x; i < n; i += blockDim.x) all[i] = x[i];
+  extern __shared__ float part[];
+  for (int i = threadIdx.x; i < n; i += blockDim.x) part[i] = x[i];
   __syncthreads();
-  for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = all[n - 1 - i];
+  for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = part[n - 1 - i];
 }
 extern "C" __global__ void __launch_bounds__(128) bounded(float* y) { y[threadIdx.x] = 1; })");
   const DeviceProperties gpu = device_properties(kGpu);

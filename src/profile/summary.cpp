@@ -176,8 +176,9 @@ class Summary {
       const Facts& f = facts(*event);
       const std::string kind = kind_of(*event, f, text(event->category));
       const bool is_move = kind == "copy" || kind == "memset";
-      const std::string ran = is_move ? "driver" : f.text("ran");
-      const std::int64_t bytes = is_move ? 0 : f.number("bytes");
+      const bool is_loop = kind == "scan" || kind == "loop" || kind == "branch";  // the work is in its steps
+      const std::string ran = is_move ? "driver" : is_loop ? "" : f.text("ran");
+      const std::int64_t bytes = is_move || is_loop ? 0 : f.number("bytes");
       Profile::Row& row = all[{text(event->name), kind, ran, bytes, f.number("flops")}];
       row.name = text(event->name);
       row.kind = kind;

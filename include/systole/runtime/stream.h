@@ -13,8 +13,8 @@
 //
 // Streams only let work overlap that has nothing to do with each other: what uses the same array waits for
 // what used it before, whatever stream that was on, and arrays may go out of scope while a stream uses them.
-// So no call of wait() is needed for DeviceArrays, Tensors or HostArrays. It is for what the library does not
-// see: __device__ variables that kernels on several streams write, memory behind pointers inside structs.
+// So no call of wait() is needed for DeviceArrays, Tensors, HostArrays or a module's variables. It is for
+// what the library does not see: memory behind addresses inside structs, a clock.
 //
 // A device that does everything in one queue (cpu, opencl, and those that run no kernels) has streams all the
 // same: their work happens in the order of the calls, and an event is recorded when all work before it is

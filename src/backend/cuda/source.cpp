@@ -260,7 +260,7 @@ class CudaProgram final : public runtime::SourceProgram {
     }
     throw Error(
         ErrorKind::kNotFound, fmt::format("variable {} on {}", name, source_.where),
-        "the module has none of this name; those that no kernel uses are left out",
+        "the module has none of this name; one that no kernel uses may be left out",
         known.empty() ? "none: there is no variable" : fmt::format("one of {}", fmt::join(known, ", ")),
         name);
   }

@@ -114,6 +114,11 @@ TEST_F(ProfileCli, SaysWhatIsWrong) {
       << missing.err;
   EXPECT_EQ(run("profile --model mpl" + std::string(kSmall)).code, 1);
   EXPECT_EQ(run("profile T1 --steps 0").code, 2);
+  EXPECT_EQ(run("profile T1 --steps 99999999999999999999").code, 2);
+  EXPECT_EQ(run("profile T1 --dtype foo").code, 2);
+  EXPECT_EQ(run("profile T1 --data digits").code, 2);
+  EXPECT_EQ(run("profile x.sir --batch 8").code, 2);
+  EXPECT_EQ(run("profile --model mlp --many").code, 2);
 }
 
 }  // namespace

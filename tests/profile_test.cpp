@@ -66,13 +66,13 @@ const Profile::Row& row(const Profile& profile, const std::string& name) {
 }
 
 constexpr const char* kStep =
-    R"({"work":"gemm","grid":"4x1x1","block":"256x1x1","registers":40,"shared bytes":1024,"local bytes":0,)"
+    R"({"work":"gemm","first":1,"grid":"4x1x1","block":"256x1x1","registers":40,"shared bytes":1024,"local bytes":0,)"
     R"("occupancy %":75,"kind":"library","ran":"cublaslt.matmul","dtype":"bf16","bytes":4000,"flops":8000000,)"
-    R"("items":0,"declined":"cudnn: no; tuned: too large"})";
+    R"("items":0,"declined":"cudnn: no\ntuned: too large"})";
 constexpr const char* kSecond =
-    R"({"work":"splitk","grid":"1x1x1","block":"64x1x1","registers":20,"shared bytes":0,"local bytes":8,)"
+    R"({"work":"splitk","first":0,"grid":"1x1x1","block":"64x1x1","registers":20,"shared bytes":0,"local bytes":8,)"
     R"("kind":"library","ran":"cublaslt.matmul","dtype":"bf16","bytes":4000,"flops":8000000,"items":0,)"
-    R"("declined":"cudnn: no; tuned: too large"})";
+    R"("declined":"cudnn: no\ntuned: too large"})";
 
 TEST(ProfileSummary, AddsUpAGpu) {
   // Two streams that overlap from 20 to 25; nothing from 40 to 60, and before 10 and after 90.
@@ -87,7 +87,7 @@ TEST(ProfileSummary, AddsUpAGpu) {
                         .add("main", "step", "k0 dot_general", 1, 2, kStep)  // its launch
                         .profile({.device = "cuda:0",
                                   .bytes_per_second = 1e9,
-                                  .products = {{DType::f32, 1e12}, {DType::bf16, 2e12}}});
+                                  .products = {{DType::f32, false, 1e12}, {DType::bf16, false, 2e12}}});
   EXPECT_EQ(p.device, "cuda:0");
   EXPECT_EQ(p.source, "CUPTI");
   EXPECT_NEAR(p.seconds, 100e-6, 1e-12);
@@ -183,6 +183,62 @@ TEST(ProfileSummary, LeavesOutWhatWasBeforeAndCutsWhatHangsOver) {
   EXPECT_NEAR(p.busy_seconds, 15e-6, 1e-12);
   EXPECT_NEAR(p.idle_seconds, 35e-6, 1e-12);
   EXPECT_EQ(p.rows[0].calls, 2);
+  EXPECT_NEAR(p.rows[0].seconds, 15e-6, 1e-12);
+}
+
+// A kernel that a step launches several times is one call of it; one of the program's own is a call each
+// time.
+TEST(ProfileSummary, CountsCallsByTheirFirstLaunch) {
+  Events events(0, 100);
+  for (int i = 0; i < 3; ++i)
+    for (int k = 0; k < 4; ++k)
+      events.add("cuda:0 stream 7", "gpu", "rnn k1", 20. * i + k, 20. * i + k + 1,
+                 k == 0
+                     ? R"({"work":"cell","first":1,"kind":"library","ran":"cudnn.rnn","bytes":8,"flops":8})"
+                     : R"({"work":"cell","first":0,"kind":"library","ran":"cudnn.rnn","bytes":8,"flops":8})");
+  for (int i = 0; i < 10; ++i)
+    events.add("cuda:0 stream 7", "gpu", "mine", 70. + i, 70.5 + i,
+               i % 2 == 0 ? R"({"work":"mine","first":0,"grid":"1x1x1"})"
+                          : R"({"work":"mine","first":0,"grid":"2x1x1"})");
+  const Profile p = events.profile();
+  EXPECT_EQ(row(p, "rnn k1").calls, 3);
+  EXPECT_EQ(row(p, "rnn k1").launched.at(0).calls, 12);
+  EXPECT_EQ(row(p, "mine").calls, 10);
+  EXPECT_EQ(row(p, "mine").launched.size(), 2U);
+  EXPECT_EQ(p.gap_count, 13);
+}
+
+// Steps are of the device of the run that they are in.
+TEST(ProfileSummary, TellsDevicesApart) {
+  const Profile p =
+      Events(0, 100)
+          .add("main", "run", "run big", 0, 60, R"({"device":"pjrt:cpu"})")
+          .add("main", "run", "run small", 60, 90, R"({"device":"cpu"})")
+          .add("main", "step", "k0 add", 61, 81, R"({"kind":"map","ran":"generated","bytes":8,"flops":2})")
+          .add("main", "kernel", "mine", 92, 95, R"({"device":"opencl:0"})")
+          .profile();
+  EXPECT_EQ(p.device, "pjrt:cpu");
+  EXPECT_EQ(p.source, "runs");
+  ASSERT_EQ(p.rows.size(), 1U);
+  EXPECT_EQ(p.rows[0].name, "run big");
+  ASSERT_EQ(p.devices.size(), 3U);
+  EXPECT_EQ(p.devices[1].device, "cpu");
+  EXPECT_NEAR(p.devices[1].seconds, 20e-6, 1e-12);
+  EXPECT_EQ(p.devices[2].device, "opencl:0");
+  EXPECT_NE(p.table().find("cpu worked too"), std::string::npos);
+}
+
+// What nothing is known of is not behind what lost a little.
+TEST(ProfileSummary, UnknownRowsStandByTheirWholeTime) {
+  const Profile p =
+      Events(0, 100)
+          .add("main", "run", "run", 0, 90, R"({"device":"cpu"})")
+          .add("main", "step", "k0 add", 0, 10, R"({"kind":"map","ran":"generated","bytes":1000,"flops":2})")
+          .add("main", "step", "k1 mine", 10, 70,
+               R"({"kind":"special","ran":"generated","bytes":0,"flops":0})")
+          .profile({.device = "cpu", .bytes_per_second = 1e9, .products = {{DType::f32, false, 1e12}}});
+  EXPECT_EQ(p.rows[0].name, "k1 mine");
+  EXPECT_NEAR(p.rows[1].lost_seconds(), 9e-6, 1e-12);
 }
 
 TEST(ProfileSummary, OfNothingIsEmptyAndSaysSo) {
@@ -218,13 +274,13 @@ TEST(Profiler, RecordsOneAtATimeAndStopsOnce) {
   Profiler first({.roof = false});
   EXPECT_THROW(Profiler({.roof = false}), Error);
   Profiler moved = std::move(first);
-  moved.stop();
-  EXPECT_THROW(moved.stop(), Error);
-  EXPECT_NO_THROW(Profiler({.roof = false}).stop());
+  static_cast<void>(moved.stop());
+  EXPECT_THROW(static_cast<void>(moved.stop()), Error);
+  EXPECT_NO_THROW(static_cast<void>(Profiler({.roof = false}).stop()));
   {
     const Profiler left({.roof = false});
   }
-  EXPECT_NO_THROW(Profiler({.roof = false}).stop());
+  EXPECT_NO_THROW(static_cast<void>(Profiler({.roof = false}).stop()));
   EXPECT_THROW(Profiler({.most_events = 0}), Error);
 }
 
@@ -320,10 +376,14 @@ TEST_F(ProfileOfAProgram, ATrainingIsRecordedByItsCallback) {
 
 TEST(Roof, IsTheSlowerOfMemoryAndArithmetic) {
   const Roof roof{
-      .device = "x", .bytes_per_second = 100, .products = {{DType::f32, 1000}, {DType::bf16, 4000}}};
+      .device = "x",
+      .bytes_per_second = 100,
+      .products = {{DType::f32, false, 1000}, {DType::f32, true, 2000}, {DType::bf16, false, 4000}}};
   EXPECT_DOUBLE_EQ(roof.least_seconds(200, 1000, DType::f32), 2);
   EXPECT_DOUBLE_EQ(roof.least_seconds(200, 4000, DType::f32), 4);
   EXPECT_DOUBLE_EQ(roof.least_seconds(200, 16000, DType::bf16), 4);
+  EXPECT_DOUBLE_EQ(roof.least_seconds(200, 16000, DType::f32, true), 8);
+  EXPECT_DOUBLE_EQ(roof.least_seconds(200, 16000, DType::bf16, true), 4);
   EXPECT_DOUBLE_EQ(roof.least_seconds(0, 2000, DType::i8), 2);  // of f32, as nothing is known of it
   EXPECT_EQ(Roof{}.least_seconds(200, 1000, DType::f32), 0);
 }

@@ -31,6 +31,7 @@ namespace systole {
 struct SYSTOLE_API Roof {
   struct Product {
     DType dtype = DType::f32;
+    bool tf32 = false;  // of f32: rounded to it
     double flops_per_second = 0;
   };
   std::string device{};             // "cuda:0"
@@ -38,9 +39,9 @@ struct SYSTOLE_API Roof {
   std::vector<Product> products{};  // by dtype of the operands
 
   bool defined() const { return bytes_per_second > 0; }
-  double flops_per_second(DType dtype) const;  // of the dtype, else of f32
+  double flops_per_second(DType dtype, bool tf32 = false) const;  // of the dtype, else of f32
   // Seconds for so much work at best; 0 when nothing is known.
-  double least_seconds(double bytes, double flops, DType dtype) const;
+  double least_seconds(double bytes, double flops, DType dtype, bool tf32 = false) const;
 
   // Takes one to three seconds; once per process and device.
   static Roof measure(const std::string& device);
@@ -60,7 +61,9 @@ struct SYSTOLE_API Profile {
     std::string name{};  // "k3 sub+exp+reduce"
     std::string kind{};  // map, rows, contraction, library, special, copy, memset, run, …
     std::string ran{};   // "onednn.matmul", "generated", …
+    std::string device{};
     DType dtype = DType::f32;
+    bool tf32 = false;  // products of f32 may be rounded to it
     std::int64_t calls = 0;
     double seconds = 0;                   // on the device, of all calls
     std::int64_t bytes = 0, flops = 0;    // of one call, as the graph needs them
@@ -95,7 +98,14 @@ struct SYSTOLE_API Profile {
     std::vector<Level> levels{};  // after every change
   };
 
-  std::string title{}, device{};
+  struct DeviceTime {
+    std::string device{};
+    double seconds = 0;  // of its work, all added up
+  };
+
+  std::string title{};
+  std::string device{};                       // that did most: rows, gaps and the roof are its
+  std::vector<DeviceTime> devices{};          // all that worked, it first
   std::string source{};                       // of device times: "CUPTI", "timers", "runs"
   std::int64_t steps = 0;                     // 0: not counted
   double seconds = 0;                         // from start to stop
@@ -104,8 +114,9 @@ struct SYSTOLE_API Profile {
   double plain_seconds = 0;                   // the same steps without a profiler; 0: not measured
   std::int64_t lost_events = 0;               // that found no room
   Roof roof{};
-  std::vector<Row> rows{};  // by time lost, most first
-  std::vector<Gap> gaps{};  // the longest first
+  std::vector<Row> rows{};     // by time lost, most first
+  std::vector<Gap> gaps{};     // the longest hundred, longest first
+  std::int64_t gap_count = 0;  // of all
   std::vector<Memory> memory{};
   struct Recording;
   std::shared_ptr<const Recording> recording{};  // every event
@@ -138,7 +149,7 @@ class SYSTOLE_API Profiler {
   void step();     // one more is done; for figures per step
   void restart();  // forgets what was recorded so far: first steps are made ready for it anew
   // Waits for the devices that worked. What comes later is not recorded.
-  Profile stop();
+  [[nodiscard]] Profile stop();
 
  private:
   struct Impl;
@@ -149,8 +160,10 @@ struct ProfileRunOptions {
   std::int64_t steps = 20, warm_up = 6;  // compilations and first times are not of a step's cost
   ProfileOptions profile{};
 };
-// Runs `f` warm_up times, `steps` times by the clock alone, warm_up times again, as recording makes programs
-// ready anew, and `steps` times recorded.
-SYSTOLE_API Profile profile(const std::function<void()>& f, const ProfileRunOptions& options = {});
+// What `f` leaves unevaluated does not run: it ends with eval() or reads a value, unless it calls what
+// compile() gave. Runs `f` warm_up times, `steps` times by the clock alone, warm_up times again, as recording
+// makes programs ready anew, and `steps` times recorded.
+[[nodiscard]] SYSTOLE_API Profile profile(const std::function<void()>& f,
+                                          const ProfileRunOptions& options = {});
 
 }  // namespace systole

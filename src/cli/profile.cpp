@@ -51,6 +51,8 @@ struct Options {
 // between.
 constexpr std::int64_t kReady = 6;
 
+constexpr std::int64_t kMostSteps = 1'000'000;
+
 // Work that is done over and over: `run(n)` makes n calls of `steps` steps each.
 struct Work {
   std::string title;
@@ -173,7 +175,8 @@ Work benchmark(const bench::Workload& work, const Options& options) {
 }
 
 // Samples that mean nothing, for a model by itself.
-TrainingData random_data(const BuiltModel& model, const Settings& settings) {
+TrainingData random_data(const BuiltModel& model, const Settings& settings, std::int64_t steps) {
+  constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
   TrainingData data;
   data.kind = "random numbers";
   data.input = model.input;
@@ -182,7 +185,11 @@ TrainingData random_data(const BuiltModel& model, const Settings& settings) {
   data.task = output.rank() > 1 || is_text ? Task::words : Task::classes;
   if (output.rank() == 1 && is_text) data.task = Task::classes;
   data.outputs = output.rank() == 0 ? 1 : output[static_cast<std::size_t>(output.rank() - 1)].value();
-  const std::int64_t samples = 4 * settings.train.batch;
+  // Enough that no epoch ends, if that is not too much.
+  const std::int64_t most =
+      std::max<std::int64_t>(kMostBytes / std::max<std::int64_t>(model.input.bytes(), 1), 1);
+  const std::int64_t samples =
+      std::max(std::min(most, steps * settings.train.batch), 4 * settings.train.batch);
   const Literal x = random_array({model.input.dtype, with_batch(samples, model.input.shape)}, 1).literal();
   Shape labels{samples};
   for (int i = 0; data.task == Task::words && i + 1 < output.rank(); ++i)
@@ -198,7 +205,7 @@ Profile profile_training(const Options& options, Settings settings) {
   BuiltModel model;
   if (settings.data.source.empty()) {
     model = build_model(settings.model);
-    data = random_data(model, settings);
+    data = random_data(model, settings, options.skip + 2 * options.steps + 64);
   } else {
     data = open_data(settings);
     model = build_model(settings.model, data.input, data.task, data.outputs);
@@ -279,10 +286,29 @@ Profile make_profile(const Options& options) {
   });
 }
 
+// An option that would say nothing is a mistake.
+void refuse_unused(const Options& options) {
+  const bool is_training = !options.model.empty() || is_run(options.what) || options.what.ends_with(".toml");
+  const bool is_graph = options.what.ends_with(".sir");
+  const bool is_saved = !is_training && !is_graph && options.what.ends_with(".safetensors");
+  const bool is_work = !is_training && !is_graph && !is_saved;
+  const auto refuse = [&](bool is_given, bool has_use, const char* option, const char* use) {
+    if (is_given && !has_use) throw UsageError(fmt::format("{} is for {}", option, use));
+  };
+  refuse(!options.data.empty(), is_training, "--data", "a training");
+  refuse(!options.sets.empty(), is_training, "--set", "a training");
+  refuse(options.infer, is_training, "--infer", "a model or a run; others run forwards anyway");
+  refuse(!options.sizes.empty(), is_graph, "--size", "a graph");
+  refuse(options.many, is_work, "--many", "a workload of systole bench");
+  refuse(!options.dtype.empty(), is_work, "--dtype", "a workload of systole bench");
+  refuse(options.batch > 0, !is_graph, "--batch", "anything but a graph, which has --size");
+}
+
 int run(const Options& options) {
   if (options.what.empty() == options.model.empty())
     throw UsageError(options.what.empty() ? "nothing says what to profile: give a run, a file or --model"
                                           : "give either a run or file, or --model");
+  refuse_unused(options);
   const Profile made = make_profile(options);
   const std::string out = !options.out.empty()   ? options.out
                           : is_run(options.what) ? (fs::path(options.what) / "profile").string()
@@ -315,11 +341,11 @@ Action add_profile(CLI::App& app) {
       ->type_name("NAME");
   app.add_option("--steps", options->steps, "how many are recorded, rounded up to launches")
       ->type_name("NUMBER")
-      ->check(positive())
+      ->check(CLI::Validator(CLI::Range(std::int64_t{1}, kMostSteps)).description(""))
       ->capture_default_str();
   app.add_option("--skip", options->skip, "steps before that do not count")
       ->type_name("NUMBER")
-      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->check(CLI::Validator(CLI::Range(std::int64_t{0}, kMostSteps)).description(""))
       ->capture_default_str();
   app.add_option("--batch", options->batch, "samples of a step; else the run's own")
       ->type_name("NUMBER")
@@ -332,7 +358,8 @@ Action add_profile(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_flag("--infer", options->infer, "with --model or a run: forwards alone");
   app.add_option("--dtype", options->dtype, "of a workload of systole bench: fp32, tf32, bf16 or fp16")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->check(CLI::Validator(CLI::IsMember({"fp32", "tf32", "bf16", "fp16"})).description(""));
   app.add_flag("--many", options->many, "of a workload of systole bench: many steps a launch");
   app.add_flag("--no-roof", options->no_roof, "do not measure what the device can do at most");
   app.add_option("--rows", options->rows, "of the table")

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <chrono>
 #include <utility>
 
@@ -84,7 +86,11 @@ Profile Profiler::stop() {
   made.title = impl_->options.title;
   made.steps = impl_->steps;
   Roof roof;
-  if (impl_->options.roof && !made.device.empty()) roof = Roof::measure(made.device);
+  if (impl_->options.roof && !made.device.empty()) try {
+      roof = Roof::measure(made.device);
+    } catch (const Error& error) {  // a device without room for it; what was recorded counts
+      log(LogLevel::warn, fmt::format("profiler: the roof is not known: {}", error.what()));
+    }
   profiling::place_under(roof, made);
   return made;
 }

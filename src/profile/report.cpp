@@ -65,6 +65,10 @@ std::string rate_text(double rate, double unit) {
   return rate > 0 ? fmt::format("{:.3g}", rate / unit) : std::string("–");
 }
 
+std::string_view dtype_name(DType dtype, bool tf32) {
+  return tf32 && dtype == DType::f32 ? "tf32" : name(dtype);
+}
+
 double finite(double x) { return std::isfinite(x) ? x : 0; }
 
 std::string quoted(std::string_view text) {
@@ -126,7 +130,9 @@ class Json {
 
 void add_row(Json& json, const Profile::Row& row, const Roof& roof) {
   json.open('{').field("name", std::string_view(row.name)).field("kind", std::string_view(row.kind));
-  json.field("ran", std::string_view(row.ran)).field("dtype", name(row.dtype)).field("calls", row.calls);
+  json.field("ran", std::string_view(row.ran))
+      .field("dtype", dtype_name(row.dtype, row.tf32))
+      .field("calls", row.calls);
   json.field("seconds", row.seconds).field("bytes", row.bytes).field("flops", row.flops);
   json.field("least_seconds", row.least_seconds).field("lost_seconds", row.lost_seconds());
   json.field("bytes_per_second", row.bytes_per_second()).field("flops_per_second", row.flops_per_second());
@@ -210,7 +216,7 @@ double Profile::Row::share_of_roof() const {
   return seconds > 0 ? static_cast<double>(calls) * least_seconds / seconds : 0;
 }
 bool Profile::Row::memory_bound(const Roof& roof) const {
-  const double peak = roof.flops_per_second(dtype);
+  const double peak = roof.flops_per_second(dtype, tf32);
   if (!roof.defined() || peak == 0) return true;
   return static_cast<double>(bytes) / roof.bytes_per_second >= static_cast<double>(flops) / peak;
 }
@@ -227,14 +233,19 @@ std::string Profile::table(std::size_t most) const {
       fmt::format("{} in all; busy {:.1f} %, idle {:.1f} %; in the library {:.1f} %\n", time_text(seconds),
                   share(busy_seconds, seconds), share(idle_seconds, seconds), share(host_seconds, seconds));
   if (plain_seconds > 0)
-    text += fmt::format("without the profiler {} a step: it costs {:+.1f} %\n",
-                        time_text(plain_seconds / parts), 100 * (slowdown() - 1));
+    text += fmt::format("without the profiler {} a step: {}\n", time_text(plain_seconds / parts),
+                        slowdown() > 1 ? fmt::format("it costs {:.1f} %", 100 * (slowdown() - 1))
+                                       : std::string("it costs less than the time varies"));
   if (roof.defined()) {
     text += fmt::format("roof, as measured here: {:.4g} GB/s", roof.bytes_per_second / 1e9);
     for (const Roof::Product& product : roof.products)
-      text += fmt::format(", {} {:.4g} TFLOP/s", name(product.dtype), product.flops_per_second / 1e12);
+      text += fmt::format(", {} {:.4g} TFLOP/s", dtype_name(product.dtype, product.tf32),
+                          product.flops_per_second / 1e12);
     text += '\n';
   }
+  for (std::size_t i = 1; i < devices.size(); ++i)
+    text += fmt::format("{} worked too, {} in all: it is not in this table\n", devices[i].device,
+                        time_text(devices[i].seconds));
   for (const Memory& one : memory)
     text += fmt::format("memory of {}: {} at most\n", one.device,
                         bytes_text(static_cast<double>(one.peak_bytes)));
@@ -263,7 +274,8 @@ std::string Profile::table(std::size_t most) const {
                         : row.memory_bound(roof) ? "memory"
                                                  : "maths",
                         cut(what, 52));
-    for (const std::string& reason : row.declined) text += fmt::format("{:>22}not {}\n", "", cut(reason, 92));
+    for (const std::string& reason : row.declined)
+      text += fmt::format("{:>22}{}{}\n", "", reason.starts_with("timed") ? "" : "not ", cut(reason, 92));
   }
   if (rows.size() > most) {
     double rest = 0;
@@ -286,11 +298,15 @@ std::string json_of(const Profile& p, bool for_page) {
   json.field("busy_seconds", p.busy_seconds).field("idle_seconds", p.idle_seconds);
   json.field("host_seconds", p.host_seconds).field("plain_seconds", p.plain_seconds);
   json.field("slowdown", p.slowdown()).field("lost_events", p.lost_events);
+  json.field("gap_count", p.gap_count).key("devices").open('[');
+  for (const Profile::DeviceTime& each : p.devices)
+    json.open('{').field("device", std::string_view(each.device)).field("seconds", each.seconds).close('}');
+  json.close(']');
   json.key("roof").open('{').field("device", std::string_view(p.roof.device));
   json.field("bytes_per_second", p.roof.bytes_per_second).key("products").open('[');
   for (const Roof::Product& product : p.roof.products)
     json.open('{')
-        .field("dtype", name(product.dtype))
+        .field("dtype", dtype_name(product.dtype, product.tf32))
         .field("flops_per_second", product.flops_per_second)
         .close('}');
   json.close(']').close('}').key("rows").open('[');

@@ -57,8 +57,9 @@ double copy_rate(std::int64_t elements) {
   return 2 * 4 * static_cast<double>(elements) / seconds;
 }
 
-double product_rate(std::int64_t side, DType dtype) {
-  const auto multiply = compile([](const Tensor& a, const Tensor& b) { return matmul(a, b); });
+double product_rate(std::int64_t side, DType dtype, bool tf32) {
+  const auto multiply = compile([](const Tensor& a, const Tensor& b) { return matmul(a, b); },
+                                {.math = tf32 ? runtime::Math::tf32 : runtime::Math::f32});
   const auto wait = make_waiter();
   const Tensor a = full({side, side}, 0.5).to(dtype).eval();
   Tensor y;
@@ -75,26 +76,34 @@ Roof measured(const std::string& device) {
   Roof roof{.device = device};
   for (const std::int64_t part : {4, 2, 1})
     roof.bytes_per_second = std::max(roof.bytes_per_second, copy_rate(elements / part));
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    if (dtype != DType::f32 && !is_fast) continue;  // no faster where there are no units for it
+  const auto add = [&](DType dtype, bool tf32) {
     double best = 0;
-    for (const std::int64_t part : {2, 1}) best = std::max(best, product_rate(side / part, dtype));
-    roof.products.push_back({dtype, best});
+    for (const std::int64_t part : {2, 1}) best = std::max(best, product_rate(side / part, dtype, tf32));
+    roof.products.push_back({dtype, tf32, best});
+  };
+  add(DType::f32, false);
+  if (is_fast) {  // elsewhere there are no units for these
+    add(DType::f32, true);
+    add(DType::bf16, false);
+    add(DType::f16, false);
   }
   return roof;
 }
 
 }  // namespace
 
-double Roof::flops_per_second(DType dtype) const {
+double Roof::flops_per_second(DType dtype, bool tf32) const {
   double rate = 0;
-  for (const Product& product : products)
-    if (product.dtype == dtype || (rate == 0 && product.dtype == DType::f32)) rate = product.flops_per_second;
+  for (const Product& product : products) {
+    const bool is_it = product.dtype == dtype && product.tf32 == (tf32 && dtype == DType::f32);
+    if (is_it) return product.flops_per_second;
+    if (product.dtype == DType::f32 && !product.tf32) rate = product.flops_per_second;
+  }
   return rate;
 }
 
-double Roof::least_seconds(double bytes, double flops, DType dtype) const {
-  const double peak = flops_per_second(dtype);
+double Roof::least_seconds(double bytes, double flops, DType dtype, bool tf32) const {
+  const double peak = flops_per_second(dtype, tf32);
   double least = 0;
   if (bytes_per_second > 0) least = bytes / bytes_per_second;
   if (peak > 0) least = std::max(least, flops / peak);

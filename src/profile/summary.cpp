@@ -25,7 +25,7 @@ namespace profiling {
 
 namespace {
 
-constexpr std::size_t kMostGaps = 100;
+constexpr std::size_t kMostGaps = 100;  // that are kept
 
 // The details of an event, of step_details() and of CUPTI's records.
 struct Facts {
@@ -58,14 +58,14 @@ Facts facts_of(std::string text) {
   return facts;
 }
 
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find("; "), text.size());
-    parts.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 2, text.size()));
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return parts;
+  return lines;
 }
 
 struct Interval {
@@ -73,14 +73,16 @@ struct Interval {
   std::uint32_t name;
 };
 
-// The work of the device: what is summed, and when there was any.
+// Work of a device: a kernel of a GPU, a step, or a run.
+struct Done {
+  const Event* event;
+  std::int64_t nanoseconds;  // its own, without what ran inside it
+};
+
 struct DeviceWork {
   std::string device, source;
-  struct Done {
-    const Event* event;
-    std::int64_t nanoseconds;  // its own, without what ran inside it
-  };
   std::vector<Done> done;
+  std::int64_t nanoseconds = 0;  // of all
 };
 
 class Summary {
@@ -93,7 +95,9 @@ class Summary {
 
   Profile profile() {
     Profile made;
-    const DeviceWork work = device_work();
+    const std::vector<DeviceWork> all = device_work();
+    for (const DeviceWork& each : all) made.devices.push_back({each.device, seconds_of(each.nanoseconds)});
+    const DeviceWork work = all.empty() ? DeviceWork{} : all.front();
     made.device = work.device;
     made.source = work.source;
     made.seconds = seconds_of(collected_.end - collected_.begin);
@@ -110,111 +114,117 @@ class Summary {
   bool is(const Event& event, std::string_view category) const { return text(event.category) == category; }
   const Facts& facts(const Event& event) const { return facts_.at(event.details); }
 
-  // GPUs tell their own times; elsewhere steps are timed, and at least runs are.
-  DeviceWork device_work() const {
-    std::map<std::string, std::int64_t> gpus, runs;
-    bool has_steps = false;
+  // By device, the one that did most first. GPUs tell their own times; elsewhere steps are timed, and at
+  // least runs are.
+  std::vector<DeviceWork> device_work() const {
+    std::map<std::string, DeviceWork> gpus, steps, runs;
+    const auto add = [](std::map<std::string, DeviceWork>& to, const std::string& device, const char* source,
+                        const Done& done) {
+      DeviceWork& work = to[device];
+      work.device = device;
+      work.source = source;
+      work.done.push_back(done);
+      work.nanoseconds += done.nanoseconds;
+    };
+    std::map<std::uint32_t, std::vector<const Event*>> threads;
     for (const Event& event : collected_.events) {
       if (is(event, "gpu"))
-        gpus[text(event.row).substr(0, text(event.row).find(' '))] += event.end - event.begin;
-      if (is(event, "run")) runs[facts(event).text("device")] += event.end - event.begin;
-      has_steps |= is(event, "step") || is(event, "kernel");
-    }
-    const auto most = [](const std::map<std::string, std::int64_t>& all) {
-      const auto found = std::max_element(all.begin(), all.end(),
-                                          [](const auto& a, const auto& b) { return a.second < b.second; });
-      return found == all.end() ? std::string() : found->first;
-    };
-    DeviceWork work;
-    if (!gpus.empty()) {
-      work.device = most(gpus);
-      work.source = "CUPTI";
-      for (const Event& event : collected_.events)
-        if (is(event, "gpu") && text(event.row).starts_with(work.device + " "))
-          work.done.push_back({&event, event.end - event.begin});
-      return work;
-    }
-    work.device = most(runs);
-    work.source = has_steps ? "timers" : "runs";
-    add_own_times(work, has_steps);
-    return work;
-  }
-
-  // Loops are steps with steps inside.
-  void add_own_times(DeviceWork& work, bool has_steps) const {
-    std::map<std::uint32_t, std::vector<const Event*>> threads;
-    for (const Event& event : collected_.events)
-      if (has_steps ? is(event, "step") || is(event, "kernel")
-                    : is(event, "run") && facts(event).text("device") == work.device)
+        add(gpus, text(event.row).substr(0, text(event.row).find(' ')), "CUPTI",
+            {&event, event.end - event.begin});
+      else if (is(event, "run") || is(event, "step") || is(event, "kernel"))
         threads[event.row].push_back(&event);
-    for (auto& [thread, events] : threads) {
-      std::sort(events.begin(), events.end(), [](const Event* a, const Event* b) {
-        return std::pair(a->begin, -a->end) < std::pair(b->begin, -b->end);
-      });
-      std::vector<std::size_t> open;  // of work.done
-      for (const Event* event : events) {
-        while (!open.empty() && work.done[open.back()].event->end <= event->begin) open.pop_back();
-        if (!open.empty()) work.done[open.back()].nanoseconds -= event->end - event->begin;
-        open.push_back(work.done.size());
-        work.done.push_back({event, event->end - event->begin});
-      }
     }
+    for (auto& [thread, events] : threads)
+      for (const auto& [done, device] : own_times(events))
+        add(is(*done.event, "run") ? runs : steps, device, is(*done.event, "run") ? "runs" : "timers", done);
+    std::vector<DeviceWork> all;
+    for (std::map<std::string, DeviceWork>* kind : {&gpus, &steps, &runs})  // the best that is known of each
+      for (auto& [device, work] : *kind)
+        if (std::none_of(all.begin(), all.end(), [&](const DeviceWork& w) { return w.device == device; }))
+          all.push_back(std::move(work));
+    std::stable_sort(all.begin(), all.end(),
+                     [](const DeviceWork& a, const DeviceWork& b) { return a.nanoseconds > b.nanoseconds; });
+    return all;
   }
 
-  static std::string kind_of(const Event&, const Facts& facts, std::string_view category) {
-    if (const std::string kind = facts.text("kind"); !kind.empty()) return kind;
+  // Of a thread's events, with the device that each is of: a step's is that of the run it is in. Loops are
+  // steps with steps inside.
+  std::vector<std::pair<Done, std::string>> own_times(std::vector<const Event*> events) const {
+    std::stable_sort(events.begin(), events.end(), [](const Event* a, const Event* b) {
+      return std::pair(a->begin, -a->end) < std::pair(b->begin, -b->end);
+    });
+    std::vector<std::pair<Done, std::string>> all;
+    std::vector<std::size_t> open;  // of `all`
+    for (const Event* event : events) {
+      while (!open.empty() && all[open.back()].first.event->end <= event->begin) open.pop_back();
+      std::string device = facts(*event).text("device");
+      if (!open.empty()) {
+        auto& [outer, outer_device] = all[open.back()];
+        if (device.empty()) device = outer_device;
+        if (!is(*outer.event, "run")) outer.nanoseconds -= event->end - event->begin;
+      }
+      open.push_back(all.size());
+      all.emplace_back(Done{event, event->end - event->begin}, std::move(device));
+    }
+    return all;
+  }
+
+  static std::string kind_of(const Facts& facts, std::string_view category) {
     const std::string work = facts.text("work");
     if (work.starts_with("copy")) return "copy";
     if (work == "memset") return work;
+    if (const std::string kind = facts.text("kind"); !kind.empty()) return kind;
     return category == "run" ? "run" : "kernel";
   }
 
   std::vector<Profile::Row> rows(const DeviceWork& work) const {
-    using Key = std::tuple<std::string, std::string, std::string, std::int64_t, std::int64_t>;
+    using Key = std::tuple<std::string, std::string, std::string, std::int64_t, std::int64_t, std::string>;
     std::map<Key, Profile::Row> all;
     for (const auto& [event, nanoseconds] : work.done) {
       const Facts& f = facts(*event);
-      const std::string kind = kind_of(*event, f, text(event->category));
-      const bool is_move = kind == "copy" || kind == "memset";
+      const std::string kind = kind_of(f, text(event->category));
+      const bool is_move = !f.text("work").empty() && (kind == "copy" || kind == "memset");  // the driver's
       const bool is_loop = kind == "scan" || kind == "loop" || kind == "branch";  // the work is in its steps
-      const std::string ran = is_move ? "driver" : is_loop ? "" : f.text("ran");
+      const std::string ran = is_move ? f.text("work") : is_loop || kind == "copy" ? "" : f.text("ran");
       const std::int64_t bytes = is_move || is_loop ? 0 : f.number("bytes");
-      Profile::Row& row = all[{text(event->name), kind, ran, bytes, f.number("flops")}];
+      Profile::Row& row = all[{text(event->name), kind, ran, bytes, f.number("flops"), f.text("dtype")}];
       row.name = text(event->name);
       row.kind = kind;
       row.ran = ran;
+      row.device = work.device;
       row.seconds += seconds_of(nanoseconds);
       row.flops = f.number("flops");
+      row.tf32 = f.text("math") == "tf32";
       if (const std::optional<DType> dtype = parse_dtype(f.text("dtype"))) row.dtype = *dtype;
-      if (row.calls == 0) row.declined = split(f.text("declined"));
+      if (row.calls == 0) row.declined = lines_of(f.text("declined"));
       if (is_move)  // of one call: the mean
         row.bytes += (f.number("bytes") - row.bytes) / (row.calls + 1);
       else
         row.bytes = bytes;
-      ++row.calls;
+      // A step may launch several kernels; one of them is its first.
+      const bool is_part = !is_move && work.source == "CUPTI" && !f.text("kind").empty();
+      if (!is_part || f.number("first") != 0) ++row.calls;
       if (work.source == "CUPTI") add_launch(row, f, nanoseconds);
     }
     std::vector<Profile::Row> made;
     for (auto& [key, row] : all) {
-      // Each of a step's kernels is launched at least once in every call.
-      for (const Profile::Launched& launched : row.launched) row.calls = std::min(row.calls, launched.calls);
+      row.calls = std::max<std::int64_t>(row.calls, 1);
       made.push_back(std::move(row));
     }
     return made;
   }
 
   static void add_launch(Profile::Row& row, const Facts& f, std::int64_t nanoseconds) {
-    const std::string name = f.text("work"), grid = f.text("grid"), block = f.text("block");
+    Profile::Launched one{f.text("work"), f.text("grid"), f.text("block")};
+    one.registers = f.number("registers");
+    one.shared_bytes = f.number("shared bytes");
+    one.local_bytes = f.number("local bytes");
+    one.occupancy = static_cast<double>(f.number("occupancy %")) / 100;
     auto at = std::find_if(row.launched.begin(), row.launched.end(), [&](const Profile::Launched& l) {
-      return l.name == name && l.grid == grid && l.block == block;
+      return l.name == one.name && l.grid == one.grid && l.block == one.block &&
+             l.registers == one.registers && l.shared_bytes == one.shared_bytes;
     });
-    if (at == row.launched.end()) {
-      at = row.launched.insert(at, {name, grid, block});
-      at->registers = f.number("registers");
-      at->shared_bytes = f.number("shared bytes");
-      at->local_bytes = f.number("local bytes");
-      at->occupancy = static_cast<double>(f.number("occupancy %")) / 100;
-    }
+    if (at == row.launched.end()) at = row.launched.insert(at, std::move(one));
     ++at->calls;
     at->seconds += seconds_of(nanoseconds);
   }
@@ -246,6 +256,7 @@ class Summary {
     for (const Profile::Gap& each : made.gaps) made.idle_seconds += each.seconds;
     std::stable_sort(made.gaps.begin(), made.gaps.end(),
                      [](const Profile::Gap& a, const Profile::Gap& b) { return a.seconds > b.seconds; });
+    made.gap_count = std::ssize(made.gaps);
     if (made.gaps.size() > kMostGaps) made.gaps.resize(kMostGaps);
   }
 
@@ -285,8 +296,14 @@ class Summary {
 }  // namespace
 
 Profile summary(Collected collected) {
-  // What was under way before it began.
-  std::erase_if(collected.events, [&](const Event& event) { return event.end <= collected.begin; });
+  // Without what was before and after, and of what hangs over the part inside.
+  std::erase_if(collected.events, [&](const Event& event) {
+    return event.end <= collected.begin || event.begin >= collected.end;
+  });
+  for (Event& event : collected.events) {
+    event.begin = std::max(event.begin, collected.begin);
+    event.end = std::min(event.end, collected.end);
+  }
   auto recording = std::make_shared<const Profile::Recording>(Profile::Recording{std::move(collected)});
   Profile made = Summary(recording->collected).profile();
   made.recording = std::move(recording);
@@ -296,15 +313,18 @@ Profile summary(Collected collected) {
 void place_under(const Roof& roof, Profile& profile) {
   profile.roof = roof;
   for (Profile::Row& row : profile.rows) {
-    if (row.ran == "driver" && row.name != "copy on the device")
-      continue;  // not by the device's memory alone
-    const double bytes = static_cast<double>(row.bytes) * (row.ran == "driver" ? 2 : 1);
-    row.least_seconds = roof.least_seconds(bytes, static_cast<double>(row.flops), row.dtype);
+    const bool is_on_device = row.ran == "copy on the device";
+    if (!is_on_device && (row.ran.starts_with("copy") || row.kind == "memset"))
+      continue;  // not by memory alone
+    const double bytes = static_cast<double>(row.bytes) * (is_on_device ? 2 : 1);
+    row.least_seconds = roof.least_seconds(bytes, static_cast<double>(row.flops), row.dtype, row.tf32);
   }
+  // What nothing is known of may all be lost.
+  const auto key = [](const Profile::Row& row) {
+    return std::pair(row.least_seconds > 0 ? row.lost_seconds() : row.seconds, row.seconds);
+  };
   std::stable_sort(profile.rows.begin(), profile.rows.end(),
-                   [](const Profile::Row& a, const Profile::Row& b) {
-                     return std::pair(a.lost_seconds(), a.seconds) > std::pair(b.lost_seconds(), b.seconds);
-                   });
+                   [&](const Profile::Row& a, const Profile::Row& b) { return key(a) > key(b); });
 }
 
 }  // namespace profiling

@@ -9,6 +9,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "compile/flops.h"
 #include "eval/eval.h"
 #include "runtime/cache.h"
 #include "runtime/registry.h"
@@ -35,6 +36,17 @@ std::vector<Type> output_types(const ir::Graph& graph) {
   std::vector<Type> types;
   for (std::size_t i = 0; i < graph.outputs().size(); ++i) types.push_back(graph.output_type(i));
   return types;
+}
+
+// What a run moves and does at least, as the graph has it.
+std::string run_details(const ir::Graph& graph, const DeviceName& device) {
+  std::int64_t bytes = 0;
+  for (const Type& type : input_types(graph)) bytes += type.bytes();
+  for (const Type& type : output_types(graph)) bytes += type.bytes();
+  return timeline::details({{"device", device.to_string()},
+                            {"dtype", name(passes::flops_dtype(graph))},
+                            {"bytes", bytes},
+                            {"flops", static_cast<std::int64_t>(std::min(passes::flops(graph), 9e18))}});
 }
 
 // A session whose runs show in the timeline, whatever its backend.
@@ -69,7 +81,7 @@ class Instance {
         inputs_(input_types(bound)),
         outputs_(output_types(bound)),
         name_("run " + bound.name()),
-        details_(timeline::details({{"device", device.to_string()}})) {}
+        details_(run_details(bound, device)) {}
 
   const runtime::Executable& executable() const { return *executable_; }
   const std::vector<Type>& inputs() const { return inputs_; }    // static

@@ -151,7 +151,7 @@ struct Writer {
   std::uint64_t generation = 0;  // files so far: each names its threads anew
   bool first = true;
   std::map<std::string, std::int64_t, std::less<>> rows;  // that are no threads, with their numbers
-  std::vector<void (*)()> givers;
+  std::vector<void (*)()> givers, waiters;
   std::optional<Collection> collection;
 
   void set_state() const {
@@ -265,8 +265,14 @@ void give_all() {
   for (void (*const give)() : givers) give();
 }
 
+bool has_file() {
+  Writer& w = writer();
+  const std::lock_guard lock(w.mutex);
+  return w.file >= 0;
+}
+
 void stop_now() {
-  if (state.load(std::memory_order_relaxed) != State::on) return;
+  if (state.load(std::memory_order_relaxed) != State::on || !has_file()) return;
   give_all();
   with_writer([](Writer& w) {
     if (w.file < 0) return;
@@ -303,7 +309,7 @@ void start_now(const std::string& path) {
 // A span, on the row whose number `row_of` tells and names where it is new.
 template <class RowOf>
 void record_span(std::string_view category, std::string_view name, std::int64_t begin, std::int64_t end,
-                 std::string_view details, std::string_view row_name, const RowOf& row_of) {
+                 std::string_view details, std::string_view row_name, const RowOf& row_of) try {
   with_writer([&](Writer& w) {
     if (w.collection && w.collection->has_room()) {
       Collection& c = *w.collection;
@@ -317,6 +323,10 @@ void record_span(std::string_view category, std::string_view name, std::int64_t 
     append_time(event, row, begin - w.begin, end - w.begin, details);
     w.add(event);
   });
+} catch (...) {  // who records is often in a destructor: without memory a span is missing
+  Writer& w = writer();
+  const std::lock_guard lock(w.mutex);
+  if (w.collection) ++w.collection->all.lost;
 }
 
 // "main", or the thread's own name and number.
@@ -475,6 +485,9 @@ void restart_collecting() {
 }
 
 Collected stop_collecting() {
+  std::vector<void (*)()> waiters;
+  with_writer([&](Writer& w) { waiters = w.waiters; });
+  for (void (*const wait)() : waiters) wait();
   const std::int64_t end = now();
   give_all();
   Collected all;
@@ -505,6 +518,12 @@ void write_trace(const Collected& collected, const std::string& path) {
   write_file(path, std::as_bytes(std::span(text)));
 }
 
+void wait_by(void (*wait)()) {
+  with_writer([&](Writer& w) {
+    if (std::find(w.waiters.begin(), w.waiters.end(), wait) == w.waiters.end()) w.waiters.push_back(wait);
+  });
+}
+
 void before_stop(void (*give)()) {
   with_writer([&](Writer& w) {
     if (std::find(w.givers.begin(), w.givers.end(), give) == w.givers.end()) w.givers.push_back(give);
@@ -519,7 +538,7 @@ void Timeline::start(const std::string& path) { timeline::start_now(path); }
 
 void Timeline::stop() { timeline::stop_now(); }
 
-bool Timeline::is_running() { return timeline::is_on(); }
+bool Timeline::is_running() { return timeline::is_on() && timeline::has_file(); }
 
 Timeline::Scope::Scope(std::string_view name) {
   if (nvtx::is_on()) {

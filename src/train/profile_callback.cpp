@@ -13,7 +13,7 @@ namespace systole::training {
 
 namespace {
 
-// Launch by launch: skipped, timed, one that is made ready for the recording, recorded.
+// Launch by launch: skipped, timed, made ready for the recording, recorded.
 class ProfileSteps final : public Callback {
  public:
   explicit ProfileSteps(ProfileStepsOptions options) : options_(std::move(options)) {
@@ -40,8 +40,12 @@ class ProfileSteps final : public Callback {
         synchronize(current_device());
         plain_ = since(begin_) / static_cast<double>(run.step() - first_);
         profiler_.emplace(options_.profile);
+        launches_ = 0;
         return go_on(State::preparing, run);
-      case State::preparing: profiler_->restart(); return go_on(State::recorded, run);
+      case State::preparing:
+        if (++launches_ < kReady) return;
+        profiler_->restart();
+        return go_on(State::recorded, run);
       case State::recorded:
         if (run.step() - first_ < options_.steps) return;
         return finish(run);
@@ -59,6 +63,7 @@ class ProfileSteps final : public Callback {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr int kReady = 6;  // launches until all are captured anew, for the recording
   enum class State { skipping, timed, preparing, recorded, done };
   static double since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -90,6 +95,7 @@ class ProfileSteps final : public Callback {
   std::int64_t first_ = 0;  // step of the present state
   Clock::time_point begin_;
   double plain_ = 0;  // seconds of a step
+  int launches_ = 0;  // of preparing
 };
 
 }  // namespace

@@ -216,7 +216,7 @@ class CpuKernel final : public runtime::SourceKernel {
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
 
   void launch(const Launch& launch, std::span<const SourceArgument> arguments) const override {
-    const timeline::Span span("kernel", name_);
+    const timeline::Span span("kernel", name_, R"({"device":"cpu"})");
     const Size3 &grid = launch.grid, &block = launch.block;
     if (launch.shared_bytes > 0)
       throw Error(ErrorKind::kUnsupported, fmt::format("kernel {} on {}", name_, kDevice),

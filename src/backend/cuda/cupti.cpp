@@ -44,6 +44,7 @@ constexpr std::array<std::pair<int, int>, 13> kCallbacks = {{{kOfResources, kNod
                                                              {kOfRuntime, kRuntimeLaunch13}}};
 
 thread_local std::int64_t current_step = kNoStep;
+thread_local bool is_first = false;  // nothing was made in the step yet
 
 // A record, as the timeline wants it.
 struct Work {
@@ -96,6 +97,7 @@ class Recorder {
  public:
   void start();
   void stop(bool at_exit);
+  void wait_for_work();
   std::uint64_t number_of(const Device& device);
   void forget(const Device& device);
   void set_api(const Api* api);
@@ -108,6 +110,12 @@ class Recorder {
  private:
   struct Named {
     std::string label, details;
+    bool is_first = false;
+  };
+  // Work is of a step, and one of each step's is the first.
+  struct Made {
+    std::int64_t step = kNoStep;
+    bool is_first = false;
   };
 
   std::string begin(const Api& api);
@@ -133,8 +141,8 @@ class Recorder {
   std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::int64_t> numbers_;
   std::vector<Named> steps_;  // by number; they stay, as threads hold numbers
-  std::unordered_map<std::uint32_t, std::int64_t> by_call_;
-  std::unordered_map<std::uint64_t, std::int64_t> by_node_;
+  std::unordered_map<std::uint32_t, Made> by_call_;
+  std::unordered_map<std::uint64_t, Made> by_node_;
 
   std::mutex rows_mutex_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::int64_t>> rows_;  // when each is free
@@ -174,6 +182,7 @@ void on_complete(Context, std::uint32_t, std::uint8_t* buffer, std::size_t, std:
 
 void before_timeline_stops() { recorder().stop(false); }
 void before_exit() { recorder().stop(true); }
+void before_collection_ends() { recorder().wait_for_work(); }
 
 void Recorder::start() {
   const std::lock_guard lock(control_);
@@ -190,6 +199,7 @@ void Recorder::start() {
   process_ = ::getpid();
   ++count_;
   timeline::before_stop(before_timeline_stops);
+  timeline::wait_by(before_collection_ends);
   // Now, so that it is called before what the driver and CUPTI have set up to be called.
   static const bool registered = std::atexit(before_exit) == 0;
   static_cast<void>(registered);
@@ -249,6 +259,11 @@ void Recorder::wait() const {
   cu->cuCtxSetCurrent(context);
 }
 
+void Recorder::wait_for_work() {
+  const std::lock_guard lock(control_);
+  if (recording && process_ == ::getpid()) wait();
+}
+
 void Recorder::stop(bool at_exit) {
   const std::lock_guard lock(control_);
   ended_ = ended_ || at_exit;
@@ -293,14 +308,14 @@ void Recorder::set_api(const Api* api) {
 std::int64_t Recorder::number(const std::string& label, const std::string& details) {
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = numbers_.try_emplace({label, details}, static_cast<std::int64_t>(steps_.size()));
-  if (is_new) steps_.push_back({label, details});
+  if (is_new) steps_.push_back({label, details, false});
   return at->second;
 }
 
 void Recorder::made(std::uint32_t call) {
   if (current_step == kNoStep) return;
   const std::lock_guard lock(mutex_);
-  by_call_[call] = current_step;
+  by_call_[call] = {current_step, std::exchange(is_first, false)};
 }
 
 // A node of a graph that is captured is of this thread's step; a copy, when the graph is made ready, of its
@@ -313,21 +328,24 @@ void Recorder::node_made(Node node, Node original) {
     return;
   const std::lock_guard lock(mutex_);
   if (original == nullptr)
-    by_node_[id] = current_step;
+    by_node_[id] = {current_step, std::exchange(is_first, false)};
   else if (const auto known = by_node_.find(original_id); known != by_node_.end())
-    by_node_[id] = std::int64_t{known->second};
+    by_node_[id] = Made(known->second);
 }
 
 Recorder::Named Recorder::step_of(std::uint32_t call, std::uint64_t node) {
   const std::lock_guard lock(mutex_);
-  std::int64_t step = kNoStep;
+  Made made;
   if (node != 0) {
-    if (const auto known = by_node_.find(node); known != by_node_.end()) step = known->second;
+    if (const auto known = by_node_.find(node); known != by_node_.end()) made = known->second;
   } else if (const auto known = by_call_.find(call); known != by_call_.end()) {
-    step = known->second;
+    made = known->second;
     by_call_.erase(known);
   }
-  return step == kNoStep ? Named{} : steps_[static_cast<std::size_t>(step)];
+  if (made.step == kNoStep) return {};
+  Named named = steps_[static_cast<std::size_t>(made.step)];
+  named.is_first = made.is_first;
+  return named;
 }
 
 template <class Record>
@@ -356,15 +374,16 @@ void Recorder::read(std::uint8_t* buffer, std::size_t valid) {
         const std::string name = readable(record.name);
         const std::string grid = fmt::format("{}x{}x{}", record.grid_x, record.grid_y, record.grid_z),
                           block = fmt::format("{}x{}x{}", record.block_x, record.block_y, record.block_z);
+        const Named step = step_of(record.call, record.node);
         std::string details =
             timeline::details({{"work", name},
+                               {"first", number(step.is_first)},
                                {"grid", grid},
                                {"block", block},
                                {"registers", number(record.registers)},
                                {"shared bytes", number(record.static_shared) + number(record.dynamic_shared)},
                                {"local bytes", number(record.local_per_thread)},
                                {"occupancy %", occupancy_of(record)}});
-        const Named step = step_of(record.call, record.node);
         if (!step.details.empty()) details.replace(details.size() - 1, 1, "," + step.details.substr(1));
         add(all, record, name, std::move(details), step);
         break;
@@ -419,6 +438,7 @@ void forget(const Device& device) {
 }
 
 std::int64_t Step::enter(const std::string& label, const std::string& details) {
+  is_first = true;
   return std::exchange(current_step, recorder().number(label, details));
 }
 

@@ -55,7 +55,10 @@ void Machine::copy(Place from, Place to, std::size_t bytes) const {
 void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   const Step& step = compiled_->program->steps[s];
   const Compiled::Call& call = compiled_->calls[s];
-  if (call.launches.empty() && !call.library) return evaluate(step, walker);
+  if (call.launches.empty() && !call.library) {
+    const cupti::Step named(call.label, call.details);
+    return evaluate(step, walker);
+  }
   std::size_t count = 0;
   for (const BufferId b : step.inputs) addresses_[count++] = walker.place(b);
   for (const BufferId b : step.outputs) addresses_[count++] = walker.place(b);

@@ -66,7 +66,8 @@ class Generator {
       }
       if (step.kind == StepKind::loop || step.kind == StepKind::branch) needs_host_ = true;
       call.details = runtime::step_details(
-          program, step, call.launches.empty() ? 0 : static_cast<std::int64_t>(call.launches[0].groups));
+          program, step, call.launches.empty() ? 0 : static_cast<std::int64_t>(call.launches[0].groups),
+          target_.has_tf32());
       compiled.sub_programs[s].resize(step.programs.size());
       for (std::size_t k = 0; k < step.programs.size(); ++k)
         generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k]);

@@ -99,6 +99,7 @@ class OpenClKernel final : public runtime::SourceKernel {
         kernel_(Device::kernel(*program_, name)),
         where_(std::move(where)),
         name_(name),
+        details_(timeline::details({{"device", std::string_view(where_).substr(where_.rfind(' ') + 1)}})),
         most_threads_(group_number<std::size_t>(device, kernel_.get(), CL_KERNEL_WORK_GROUP_SIZE)),
         fixed_(group_number<Sizes>(device, kernel_.get(), CL_KERNEL_COMPILE_WORK_GROUP_SIZE)),
         own_local_(group_number<cl_ulong>(device, kernel_.get(), CL_KERNEL_LOCAL_MEM_SIZE)),
@@ -118,7 +119,7 @@ class OpenClKernel final : public runtime::SourceKernel {
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
 
   void launch(const Launch& launch, std::span<const SourceArgument> arguments) const override {
-    const timeline::Span span("kernel", name_);
+    const timeline::Span span("kernel", name_, details_);
     const Sizes block = sizes_of(launch.block), grid = sizes_of(launch.grid);
     check_block(launch.block, block);
     check_local(launch, arguments);
@@ -185,7 +186,7 @@ class OpenClKernel final : public runtime::SourceKernel {
   const Device& device_;
   const std::shared_ptr<const Program> program_;
   const Kernel kernel_;
-  const std::string where_, name_;
+  const std::string where_, name_, details_;  // details: on the timeline
   const std::size_t most_threads_;
   const Sizes fixed_;                      // by reqd_work_group_size; zeros: none
   const cl_ulong own_local_, most_local_;  // the former without the arguments'

@@ -501,6 +501,7 @@ TEST_F(CudaSource, TheDeviceIsDescribed) {
   EXPECT_EQ(gpu.max_shared_bytes_per_block, 232448);
   const MemoryInfo before = memory_info("cuda:0");
   EXPECT_EQ(before.total, std::int64_t{1} << 30);
+  EXPECT_EQ(before.free, before.total - static_cast<std::int64_t>(fake().used_bytes()) + 500'000);
   DeviceArray<std::uint8_t> array("cuda:0", {1000});
   EXPECT_EQ(memory_info("cuda:0").free, before.free - 1000);
   array.free();

@@ -51,6 +51,7 @@ int main(int argc, char** argv) try {
   const MemoryInfo before = memory_info(device);
   copy.free();
   zeros.free();
+  synchronize(device);
   std::printf("%d numbers there and back: %d wrong\n", kCount, wrong);
   if (before.free > 0)  // not every driver says
     std::printf("free of %.1f GB: %.3f GB before, %.3f GB after\n", static_cast<double>(before.total) / 1e9,

@@ -141,6 +141,9 @@ TEST_P(KernelOps, ArePartOfCompiledFunctions) {
     EXPECT_NEAR(total.item<float>(), swish_of(-1) + swish_of(0.5) + swish_of(2), 1e-5);
     EXPECT_NEAR(shifted.to_vector<float>()[2], swish_of(3), 1e-5);
   }
+  // A kernel's types are its own: contractions around it may be in bf16.
+  const auto low = compile(autocast([&](const Tensor& x, const Tensor& w) { return swish(matmul(x, w)); }));
+  EXPECT_NEAR(low(on_device({1, 1}, {1, 2}), on_device({1, 1}, {2, 1})).item<float>(), swish_of(2), 1e-2);
   const auto both = compile(value_and_grad([&](const Tensor& x) { return sum(swish(x)); }));
   const auto [value, slope] = both(on_device({0}, {1}));
   EXPECT_EQ(value.item<float>(), 0);

@@ -257,6 +257,14 @@ struct FakeFunctions {
     const Lock lock(mutex);
     return fake().begin("cuMemPoolSetAttribute");
   }
+  // A pool of 1 MB, of which half is used.
+  static Status cuMemPoolGetAttribute(MemoryPool, int which, void* value) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin("cuMemPoolGetAttribute")) return s;
+    const std::uint64_t bytes = which == kPoolReserved ? 1'000'000 : 500'000;
+    std::memcpy(value, &bytes, sizeof bytes);
+    return kSuccess;
+  }
   static Status cuMemPoolTrimTo(MemoryPool, std::size_t) {
     const Lock lock(mutex);
     return fake().begin("cuMemPoolTrimTo");

@@ -159,6 +159,18 @@ extern "C" __global__ void __launch_bounds__(128) bounded(float* y) { y[threadId
   EXPECT_EQ(y.to_host()[0], 0);
 }
 
+TEST_F(SourceOnGpu, FreedMemoryIsFree) {
+  const MemoryInfo before = memory_info(kGpu);
+  auto large = DeviceArray<float>::empty(kGpu, {1 << 28});  // 1 GiB
+  synchronize(kGpu);
+  const MemoryInfo with = memory_info(kGpu);
+  EXPECT_NEAR(static_cast<double>(before.free - with.free), 1073741824.0, 1e8);
+  large.free();
+  synchronize(kGpu);
+  EXPECT_NEAR(static_cast<double>(memory_info(kGpu).free - with.free), 1073741824.0, 1e8);
+  EXPECT_GE(before.total, before.free);
+}
+
 constexpr const char* kSlow = R"(
 __global__ void slow(const float* x, float* y, long long ticks) {
   const long long begin = clock64();

@@ -136,6 +136,18 @@ extern "C" __global__ void none() {})");
   }
 }
 
+TEST_F(CudaSource, HeadersAreTheToolkitsWhereThereIsOne) {
+  const auto headers = folder_ / "toolkit" / "include";
+  std::filesystem::create_directories(headers);
+  std::ofstream(headers / "cuda_fp16.h") << "struct __half { unsigned short bits; };\n";
+  ::setenv("CUDA_HOME", (folder_ / "toolkit").c_str(), 1);
+  const SourceModule module("cuda:0",
+                            "#include <cuda_fp16.h>\n__global__ void f(__half* y) { y[0].bits = 1; }");
+  ::unsetenv("CUDA_HOME");
+  const auto f = module.function<void(f16*)>("f");
+  error_of(ErrorKind::kDType, [&] { module.function<void(float*)>("f"); });
+}
+
 TEST_F(CudaSource, OverloadsAreNamedByTheirParameters) {
   const SourceModule module(
       "cuda:0", "__global__ void f(float* x) { x[0] = 1; }\n__global__ void f(int* x) { x[0] = 1; }");
@@ -489,6 +501,7 @@ TEST_F(CudaSource, TheDeviceIsDescribed) {
   EXPECT_EQ(gpu.max_shared_bytes_per_block, 232448);
   const MemoryInfo before = memory_info("cuda:0");
   EXPECT_EQ(before.total, std::int64_t{1} << 30);
+  EXPECT_EQ(before.free, before.total - static_cast<std::int64_t>(fake().used_bytes()) + 500'000);
   DeviceArray<std::uint8_t> array("cuda:0", {1000});
   EXPECT_EQ(memory_info("cuda:0").free, before.free - 1000);
   array.free();

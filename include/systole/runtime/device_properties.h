@@ -38,8 +38,8 @@ struct DeviceProperties {
 };
 SYSTOLE_API DeviceProperties device_properties(const DeviceSpec& device);
 
-// Bytes. `free` is what the driver gives to anybody; what this process freed and keeps for itself comes on
-// top. Zeros where the device does not say.
+// Bytes. `free` is what this process could still take: what the driver has, and what was freed and is kept
+// for the next array. Zeros where the device does not say.
 struct MemoryInfo {
   std::int64_t free = 0, total = 0;
 };

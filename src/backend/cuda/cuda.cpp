@@ -173,10 +173,8 @@ class CudaBackend final : public runtime::Backend, public runtime::SourceBackend
     check(driver().cuDriverGetVersion(&known.driver_version), "cuDriverGetVersion");
   }
   MemoryInfo memory(int ordinal) override {
-    device_of(ordinal).activate();
-    std::size_t free = 0, total = 0;
-    check(driver().cuMemGetInfo(&free, &total), "cuMemGetInfo");
-    return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(total)};
+    const Device& device = device_of(ordinal);
+    return {device.free_bytes(), device.memory_bytes()};
   }
 
  private:

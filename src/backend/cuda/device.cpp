@@ -244,6 +244,16 @@ int Device::attribute(int which) const {
   return value;
 }
 
+std::int64_t Device::free_bytes() const {
+  activate();
+  std::size_t free = 0, total = 0;
+  check(driver().cuMemGetInfo(&free, &total), "cuMemGetInfo");
+  std::uint64_t reserved = 0, used = 0;
+  check(driver().cuMemPoolGetAttribute(opened().pool, kPoolReserved, &reserved), "cuMemPoolGetAttribute");
+  check(driver().cuMemPoolGetAttribute(opened().pool, kPoolUsed, &used), "cuMemPoolGetAttribute");
+  return static_cast<std::int64_t>(free + (reserved > used ? reserved - used : 0));
+}
+
 void Device::give_stream(Stream stream) const {
   const std::lock_guard lock(mutex_);
   streams_.push_back(stream);

@@ -36,7 +36,8 @@ class Device {
   // The share of a multiprocessor's threads that blocks of this kind keep at once; 0 where it is not known.
   double occupancy(int threads, int registers, std::int64_t shared_bytes) const;
   std::int64_t memory_bytes() const { return memory_bytes_; }
-  int attribute(int which) const;  // CU_DEVICE_ATTRIBUTE_…
+  int attribute(int which) const;   // CU_DEVICE_ATTRIBUTE_…
+  std::int64_t free_bytes() const;  // of the GPU, and of what the pool keeps and nobody uses
 
   void activate() const;               // for the calling thread; every call of the driver needs it
   bool try_activate() const noexcept;  // for destructors: false when there is nothing to be freed any more

@@ -34,6 +34,8 @@ enum DriverConstant : int {
   kCaptureThreadLocal = 1,    // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
   kPoolWaitsForMemory = 3,    // CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
   kPoolReleaseThreshold = 4,  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+  kPoolReserved = 5,          // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+  kPoolUsed = 7,              // CU_MEMPOOL_ATTR_USED_MEM_CURRENT
   kHostPortable = 1,          // CU_MEMHOSTALLOC_PORTABLE
   kMaxThreadsPerBlock = 1,    // CU_DEVICE_ATTRIBUTE_…
   kMaxBlockX = 2,             // y and z follow
@@ -93,6 +95,7 @@ enum DriverStatus : Status {
   X(cuCtxSynchronize, cuCtxSynchronize, ())                                                          \
   X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (MemoryPool*, int))                        \
   X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, (MemoryPool, int, void*))                          \
+  X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, (MemoryPool, int, void*))                          \
   X(cuMemPoolTrimTo, cuMemPoolTrimTo, (MemoryPool, std::size_t))                                     \
   X(cuMemPoolSetAccess, cuMemPoolSetAccess, (MemoryPool, const PoolAccess*, std::size_t))            \
   X(cuMemGetInfo, cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                     \

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "backend/cuda/libraries.h"
+#include "base/env.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda {
@@ -209,6 +210,16 @@ std::string machine_code(const std::string& source, const NvrtcOptions& options,
   std::string code = program.code(options.architecture);
   if (log != nullptr) *log = std::move(words);
   return code;
+}
+
+std::string toolkit_headers() {
+  const auto set = [](const char* name) { return env::text(name).value_or(std::string()); };
+  for (const std::string& folder : {set("CUDA_HOME"), set("CUDA_PATH"), std::string("/usr/local/cuda")}) {
+    std::error_code error;
+    const std::filesystem::path headers = std::filesystem::path(folder) / "include";
+    if (!folder.empty() && std::filesystem::exists(headers / "cuda_fp16.h", error)) return headers.string();
+  }
+  return {};
 }
 
 NvrtcResult compile_users_source(const std::string& source, const NvrtcOptions& options,

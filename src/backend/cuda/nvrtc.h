@@ -23,11 +23,14 @@ std::string machine_code(const std::string& source, const NvrtcOptions& options,
 
 // A program's own source: without flags of ours but the architecture and C++17, with the headers of the
 // standard library that C programs name out of habit, and with templates as asked for ("f<float>").
+// The toolkit's headers ("cuda_fp16.h") are found where there is a toolkit: CUDA_HOME, CUDA_PATH,
+// /usr/local/cuda.
 struct NvrtcResult {
   std::string code, log;
   std::vector<std::string> symbols;  // of the templates
   bool is_refused = false;           // the source has errors, which are in the log
 };
+std::string toolkit_headers();  // their folder; empty: there is none
 NvrtcResult compile_users_source(const std::string& source, const NvrtcOptions& options,
                                  const std::vector<std::string>& templates = {});
 

@@ -55,9 +55,12 @@ LoadedSource::LoadedSource(const Device& device, const Source& source,
   const std::string text =
       runtime::source_head(codegen::Dialect::cuda, source.is_portable, source.options, source.text) +
       source.text + "\n";
+  std::vector<std::string> flags = source.options.flags.cuda;
+  if (source.text.find("#include") != std::string::npos)
+    if (const std::string folder = toolkit_headers(); !folder.empty()) flags.push_back("-I" + folder);
   runtime::CacheKey key("cuda");
   key.add("source").add(text).add(device.architecture()).add(nvrtc_version());
-  for (const std::string& flag : source.options.flags.cuda) key.add(flag);
+  for (const std::string& flag : flags) key.add(flag);
   key.add("templates");
   for (const std::string& name : templates) key.add(name);
   const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
@@ -72,7 +75,7 @@ LoadedSource::LoadedSource(const Device& device, const Source& source,
   if (module_ == nullptr) {
     made_ = compile_users_source(text,
                                  {.architecture = device.architecture(),
-                                  .flags = source.options.flags.cuda,
+                                  .flags = flags,
                                   .file_name = runtime::source_name(source.options)},
                                  templates);
     if (made_.is_refused) runtime::refuse_source(source.where, source.text, source.options, made_.log);

@@ -248,6 +248,16 @@ S_KERNEL(2 * HALF) places(S_GLOBAL s_i64* y, S_GLOBAL s_u16* h, S_GLOBAL int* a,
   EXPECT_TRUE(contains(words, "expected 7, got 1")) << words;
 }
 
+// The words of the portable language have variables, too.
+TEST_F(CudaSource, AProgramsMacrosReachItsOwnLinesOnly) {
+  const KernelSources source{
+      .portable = "S_ENTRY f(S_GLOBAL float* y) { y[0] = N + T + x + i + all + s_exp(1.0f); }"};
+  const SourceModule module(
+      "cuda:0", source,
+      {.flags = {.cuda = {"-DN=5", "-DT=3", "-Dx=2", "-Di=1", "-Dall", "--use_fast_math"}}});
+  EXPECT_EQ(module.functions(), (std::vector<std::string>{"f"}));
+}
+
 TEST_F(CudaSource, WhatTheCompilerRefusesIsToldWithItsLine) {
   const std::string words = error_of(ErrorKind::kParse, [] {
     SourceModule("cuda:0", "__global__ void f(float* y) {\n  y[0] = nothing;\n}", {.source_name = "blur.cu"});

@@ -46,16 +46,30 @@ std::shared_ptr<ModuleObject> load(const Device& device, const std::string& code
           }};
 }
 
+// A macro of the program's reaches its own lines, and not the words of the portable language before them:
+// flags -DNAME=VALUE become definitions that stand after those.
+void define_after_words(SourceOptions& options) {
+  std::erase_if(options.flags.cuda, [&](const std::string& flag) {
+    if (!flag.starts_with("-D") || flag.size() == 2) return false;
+    const std::size_t equals = std::min(flag.find('='), flag.size());
+    options.defines.emplace_back(flag.substr(2, equals - 2),
+                                 equals == flag.size() ? "1" : flag.substr(equals + 1));
+    return true;
+  });
+}
+
 }  // namespace
 
 LoadedSource::LoadedSource(const Device& device, const Source& source,
                            const std::vector<std::string>& templates)
     : device_(device), order_(device, 0, 0, "kernels") {
   device.activate();
+  SourceOptions options = source.options;
+  if (source.is_portable) define_after_words(options);
   const std::string text =
-      runtime::source_head(codegen::Dialect::cuda, source.is_portable, source.options, source.text) +
-      source.text + "\n";
-  std::vector<std::string> flags = source.options.flags.cuda;
+      runtime::source_head(codegen::Dialect::cuda, source.is_portable, options, source.text) + source.text +
+      "\n";
+  std::vector<std::string> flags = options.flags.cuda;
   if (source.text.find("#include") != std::string::npos)
     if (const std::string folder = toolkit_headers(); !folder.empty()) flags.push_back("-I" + folder);
   runtime::CacheKey key("cuda");

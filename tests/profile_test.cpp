@@ -139,6 +139,7 @@ TEST(ProfileSummary, LoopsDoNotCountWhatRunsInThem) {
                              R"({"kind":"map","ran":"generated","bytes":10,"flops":5})")
                         .add("main", "step", "k0_0_1 add", 25, 40,
                              R"({"kind":"map","ran":"generated","bytes":10,"flops":5})")
+                        .add("worker 3", "run", "run main", 44, 61, kDevice)
                         .add("worker 3", "step", "k1 mul", 45, 60,
                              R"({"kind":"map","ran":"generated","bytes":10,"flops":5})")
                         .add("worker 3", "part", "k1 mul", 46, 59)

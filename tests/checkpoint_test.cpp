@@ -226,7 +226,9 @@ TEST_F(CheckpointTest, TwoHundredKillsLoseNothingThatWasSaved) {
     EXPECT_GE(loaded->step, known);
     EXPECT_LE(loaded->step, known + 1);
     known = loaded->step;
-    if (round % 20 == 19) EXPECT_EQ(state_of(*loaded), state_after(known));
+    if (round % 20 == 19) {
+      EXPECT_EQ(state_of(*loaded), state_after(known));
+    }
   }
   EXPECT_GT(known, 20);
   // What killed writers left is gone.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "runtime/timeline.h"
 #include "scratch_folder.h"
 #include "systole/ir/text.h"
+#include "systole/ops.h"
 #include "trainer_fixture.h"
 
 namespace systole {
@@ -271,6 +273,51 @@ TEST(Flops, AreCountedByHand) {
       12);
 }
 
+// Against the pairs counted one by one.
+TEST(Flops, OfConvolutionsLeaveOutPaddingAndHoles) {
+  for (const std::int64_t in : {0, 1, 5, 8})
+    for (const std::int64_t kernel : {1, 3, 4})
+      for (const std::int64_t stride : {1, 2, 3})
+        for (const std::int64_t holes : {1, 2, 4})
+          for (const std::int64_t spread : {1, 3})
+            for (const std::int64_t low : {-2, 0, 1, 7}) {
+              ir::ConvolutionAttrs attrs;
+              attrs.strides = {stride};
+              attrs.operand_dilation = {holes};
+              attrs.kernel_dilation = {spread};
+              attrs.pad_low = {low};
+              constexpr std::int64_t kOut = 9;
+              int pairs = 0;
+              for (std::int64_t o = 0; o < kOut; ++o)
+                for (std::int64_t k = 0; k < kernel; ++k) {
+                  const std::int64_t at = o * stride + k * spread - low;
+                  pairs += at >= 0 && at % holes == 0 && at / holes < in ? 1 : 0;
+                }
+              EXPECT_EQ(passes::convolution_meetings(in, kernel, kOut, attrs, 0), pairs)
+                  << in << " " << kernel << " " << stride << " " << holes << " " << spread << " " << low;
+            }
+}
+
+// Every compilation counts, so what is large or stands in itself many times must not take long.
+TEST(Flops, OfLargeAndOfNestedGraphsAreCountedAtOnce) {
+  ir::ConvolutionAttrs attrs;
+  constexpr std::int64_t kLong = std::int64_t{1} << 40;
+  EXPECT_EQ(passes::convolution_meetings(kLong, 3, kLong - 2, attrs, 0), 3. * (kLong - 2));
+  const Type type{DType::f32, {4}};
+  ir::GraphRef body = ir::make_graph("add", std::vector<Type>{type},
+                                     [](const ir::Values& in) { return ir::Values{ops::add(in[0], in[0])}; });
+  constexpr int kLevels = 20;  // a graph may hold 2^24 nodes so counted
+  for (int i = 0; i < kLevels; ++i)
+    body = ir::make_graph("twice", std::vector<Type>{type}, [&](const ir::Values& in) {
+      ir::Value x = in[0];
+      for (int k = 0; k < 2; ++k)
+        x = x.graph().add(ir::Op::composite, {x}, ir::CompositeAttrs{"nested", {}}, {body});
+      return ir::Values{x};
+    });
+  EXPECT_EQ(passes::flops(*body), std::ldexp(4, kLevels));
+  EXPECT_EQ(passes::flops_dtype(*body), DType::f32);
+}
+
 TEST(Profiler, RecordsOneAtATimeAndStopsOnce) {
   Profiler first({.roof = false});
   EXPECT_THROW(Profiler({.roof = false}), Error);
@@ -336,6 +383,33 @@ TEST_F(ProfileOfAProgram, TellsWhatRan) {
   EXPECT_EQ(page.find("/*PROFILE*/null"), std::string::npos);
   EXPECT_EQ(page.find("a </script>"), std::string::npos);
   EXPECT_NE(page.find("a \\u003c/script> title"), std::string::npos);
+}
+
+// By a clock outside: the time the program slept is a gap of that length, and nothing lies beyond the end.
+TEST_F(ProfileOfAProgram, HasTheTimesOfTheClock) {
+  using Clock = std::chrono::steady_clock;
+  const DeviceScope scope("cpu");
+  const auto f = compile([](const Tensor& a) { return tanh(a); });
+  const Tensor x = full({1 << 20}, 0.5).eval();
+  f(x).eval();
+  constexpr double kSlept = 0.2;
+  const Clock::time_point begin = Clock::now();
+  Profiler profiler({.roof = false});
+  f(x).eval();
+  std::this_thread::sleep_for(std::chrono::duration<double>(kSlept));
+  f(x).eval();
+  const double wall = std::chrono::duration<double>(Clock::now() - begin).count();
+  const Profile p = profiler.stop();
+  EXPECT_GE(p.seconds, 0.98 * wall);
+  EXPECT_LE(p.busy_seconds, wall - kSlept);
+  EXPECT_GE(p.idle_seconds, kSlept);
+  ASSERT_FALSE(p.gaps.empty());
+  EXPECT_GE(p.gaps[0].seconds, kSlept);
+  EXPECT_EQ(p.gaps[0].after, p.rows.at(0).name);
+  for (const Profile::Span& span : p.spans()) {
+    EXPECT_GE(span.begin, 0);
+    EXPECT_LE(span.begin + span.seconds, p.seconds + 1e-9);
+  }
 }
 
 TEST_F(ProfileOfAProgram, CountsWhatFindsNoRoom) {

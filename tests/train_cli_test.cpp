@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "scratch_folder.h"
+#include "command_check.h"
 #include "systole/data.h"
 #include "systole/io.h"
 #include "systole/train/history.h"
@@ -35,43 +35,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSmall = "--data 'digits?train=600&test=200' --set train.batch=32";
 
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-
-  std::string last_line() const {
-    const std::size_t end = out.find_last_not_of('\n');
-    if (end == std::string::npos) return {};
-    const std::size_t begin = out.find_last_of('\n', end);
-    return out.substr(begin + 1, end - begin);
-  }
-};
-
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-class TrainCli : public ScratchFolder {
- protected:
-  Outcome run(const std::string& arguments) {
-    const std::string line = "cd '" + folder_.string() + "' && '" + SYSTOLE_COMMAND + "' " + arguments +
-                             " < /dev/null > stdout 2> stderr";
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "stdout"),
-            text_of(folder_ / "stderr")};
-  }
-  void write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-  }
-  // Whether this build reads TOML files.
-  bool reads_toml() {
-    write("empty.toml", "");
-    return run("train empty.toml").err.find("toml++ was not there") == std::string::npos;
-  }
-};
+using TrainCli = CommandFolder;
 
 #define NEEDS_TOML() \
   if (!reads_toml()) GTEST_SKIP() << "this build reads no TOML files"

@@ -100,8 +100,9 @@ TEST_P(TrainerFastDevices, TrainsInSmallFloats) {
     setup.trainer.precision = precision;
     const training::FitResult got = trained(setup);
     EXPECT_LT(got["loss"][1], got["loss"][0]);
-    if (precision == training::Precision::bf16)
+    if (precision == training::Precision::bf16) {
       EXPECT_NEAR(got["loss"][0], expected("resident", {})["loss"][0], 0.1);
+    }
   }
 }
 

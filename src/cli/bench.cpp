@@ -54,11 +54,7 @@ struct Task {
   std::string mode;
 };
 
-bool on_accelerator() {
-  const DeviceName device = current_device();
-  return device.backend == "cuda" || device.backend == "tpu" ||
-         (device.backend == "pjrt" && device.plugin != "cpu");
-}
+using bench::on_accelerator;
 
 bench::Effort effort(const Options& options) {
   bench::Effort effort;

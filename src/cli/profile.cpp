@@ -147,22 +147,16 @@ Work graph_of(const Options& options) {
           }};
 }
 
-bool on_accelerator() {
-  const DeviceName device = current_device();
-  return device.backend == "cuda" || device.backend == "tpu" ||
-         (device.backend == "pjrt" && device.plugin != "cpu");
-}
-
 // A workload of systole bench by its name; nothing for another text.
 std::optional<bench::Workload> workload_of(const Options& options) {
   std::optional<bench::Workload> found;
-  for (const bench::Workload& work : bench::workloads(on_accelerator())) {
+  for (const bench::Workload& work : bench::workloads(bench::on_accelerator())) {
     if (work.name != options.what) continue;
     if (!found || work.batch == options.batch) found = work;
   }
   if (!found) return found;
   if (options.batch > 0) found->batch = options.batch;
-  return bench::in_dtype(*found, options.dtype, on_accelerator());
+  return bench::in_dtype(*found, options.dtype, bench::on_accelerator());
 }
 
 Work benchmark(const bench::Workload& work, const Options& options) {
@@ -245,6 +239,10 @@ bool is_run(const std::string& place) {
   return fs::is_directory(place, error) && fs::exists(fs::path(place) / "config.toml", error);
 }
 
+bool is_training(const Options& options) {
+  return !options.model.empty() || is_run(options.what) || options.what.ends_with(".toml");
+}
+
 Table settings_table(const Options& options) {
   Table given;
   if (is_run(options.what))
@@ -266,8 +264,7 @@ Profile make_profile(const Options& options) {
     const DeviceScope scope(device.empty() ? "auto" : device);
     return work();
   };
-  const bool is_training = !options.model.empty() || is_run(options.what) || options.what.ends_with(".toml");
-  if (is_training) {
+  if (is_training(options)) {
     const Settings settings = settings_of(settings_table(options));
     return with_device(settings.train.device, [&] {
       if (!options.infer) return profile_training(options, settings);
@@ -288,16 +285,16 @@ Profile make_profile(const Options& options) {
 
 // An option that would say nothing is a mistake.
 void refuse_unused(const Options& options) {
-  const bool is_training = !options.model.empty() || is_run(options.what) || options.what.ends_with(".toml");
+  const bool trains = is_training(options);
   const bool is_graph = options.what.ends_with(".sir");
-  const bool is_saved = !is_training && !is_graph && options.what.ends_with(".safetensors");
-  const bool is_work = !is_training && !is_graph && !is_saved;
+  const bool is_saved = !trains && !is_graph && options.what.ends_with(".safetensors");
+  const bool is_work = !trains && !is_graph && !is_saved;
   const auto refuse = [&](bool is_given, bool has_use, const char* option, const char* use) {
     if (is_given && !has_use) throw UsageError(fmt::format("{} is for {}", option, use));
   };
-  refuse(!options.data.empty(), is_training, "--data", "a training");
-  refuse(!options.sets.empty(), is_training, "--set", "a training");
-  refuse(options.infer, is_training, "--infer", "a model or a run; others run forwards anyway");
+  refuse(!options.data.empty(), trains, "--data", "a training");
+  refuse(!options.sets.empty(), trains, "--set", "a training");
+  refuse(options.infer, trains, "--infer", "a model or a run; others run forwards anyway");
   refuse(!options.sizes.empty(), is_graph, "--size", "a graph");
   refuse(options.many, is_work, "--many", "a workload of systole bench");
   refuse(!options.dtype.empty(), is_work, "--dtype", "a workload of systole bench");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "compile/strided.h"
 #include "systole/base/error.h"
@@ -234,6 +235,21 @@ Product convolution_product(const lower::Step& step, Function& function) {
 }
 
 }  // namespace
+
+void store_result(const lower::Step& step, Function& function, const Product& product,
+                  const std::string& value) {
+  Writer& w = function.writer();
+  w.open(fmt::format("if (m < {} && n < {})", product.rows, product.columns));
+  if (!product.place.empty()) w.line(fmt::format("const s_index place = {};", product.place));
+  Elements& elements = function.elements();
+  elements.push();
+  elements.define({step.region.anchor, 0}, value);
+  std::vector<std::size_t> outputs(step.region.graph.outputs().size());
+  std::iota(outputs.begin(), outputs.end(), std::size_t{0});
+  function.store(outputs, std::vector<Index>(outputs.size(), product.point));
+  elements.pop();
+  w.close();
+}
 
 std::string_view accumulator_type(DType dtype) {
   return is_float(dtype) ? c_type(dtype) : size_of(dtype) == 8 ? "s_u64" : "s_u32";

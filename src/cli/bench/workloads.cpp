@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/counter_hash.h"
+#include "systole/tensor/tensor.h"
 
 namespace systole::cli::bench {
 
@@ -89,6 +90,12 @@ Literal next_words(const Literal& words) {
 }
 
 }  // namespace
+
+bool on_accelerator() {
+  const DeviceName device = current_device();
+  return device.backend == "cuda" || device.backend == "tpu" ||
+         (device.backend == "pjrt" && device.plugin != "cpu");
+}
 
 Workload in_dtype(Workload work, const std::string& dtype, bool accelerator) {
   if (!dtype.empty())

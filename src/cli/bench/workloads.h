@@ -27,6 +27,8 @@ struct Workload {
 
 DType dtype_of(const Workload& work);  // of arrays, and of what a model computes in
 
+bool on_accelerator();  // whether the current device is one
+
 // In the sizes for an accelerator or for a processor.
 std::vector<Workload> workloads(bool accelerator);
 

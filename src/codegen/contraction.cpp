@@ -82,6 +82,24 @@ std::int64_t product(const Shape& shape, const Ints& axes) {
   return count;
 }
 
+// Product::left_run and right_run; the free axes run over `free`.
+std::string run_of(const ir::Graph& region, const lower::Strided& memory, const Factor& factor,
+                   const std::string& free) {
+  constexpr std::int64_t kRun = 4;
+  const auto is_even = [](const Axes& axes) {
+    return std::all_of(axes.axes.begin(), axes.axes.end(),
+                       [](const Axes::Axis& axis) { return axis.stride % kRun == 0; });
+  };
+  const auto& depth = factor.contracted.axes;
+  if (depth.size() != 1 || depth[0].stride != 1 || memory.offset % kRun != 0 || !is_even(factor.batch) ||
+      !is_even(factor.free))
+    return {};
+  const auto found = std::find(region.inputs().begin(), region.inputs().end(), memory.source.node);
+  if (found == region.inputs().end()) return {};
+  return fmt::format("in{} + {} + {} + {} + kk", found - region.inputs().begin(), memory.offset,
+                     factor.batch.at("batch"), factor.free.at(free));
+}
+
 Product dot_product(const lower::Step& step, Function& function) {
   const ir::Graph& region = step.region.graph;
   const ir::Node& dot = region.node(step.region.anchor);
@@ -108,6 +126,8 @@ Product dot_product(const lower::Step& step, Function& function) {
   p.right = function.elements().loaded(
       b_memory.source, fmt::format("{} + {} + {} + {}", b_memory.offset, right.batch.at("batch"),
                                    right.free.at("n"), right.contracted.at("kk")));
+  p.left_run = run_of(region, a_memory, left, "row");
+  p.right_run = run_of(region, b_memory, right, "n");
   p.left_is_transposed = !left.free.axes.empty() && left.free.axes.back().stride == 1;
   p.right_is_transposed = right.free.axes.empty() || right.free.axes.back().stride != 1;
   p.point = Index::variable("batch", p.batches) * (p.rows * p.columns) +

@@ -19,6 +19,9 @@ struct Product {
   std::function<void(Writer&)> prepare_row;
   std::function<void(Writer&, const std::string& target)> store_left;
   std::string right;
+  // Where four neighbours along the depth begin, of a factor that has them side by side, at multiples of
+  // four, in an array whose elements are its own: the left one's row, and n of the right one; else empty.
+  std::string left_run, right_run;
   bool left_is_transposed = false;   // neighbours along the rows are neighbours in memory
   bool right_is_transposed = false;  // neighbours along the depth are neighbours in memory
   Index point;                       // of the result, in batch, m and n, or in `place`

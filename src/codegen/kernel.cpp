@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codegen/few_channels.h"
 #include "codegen/kernel_parts.h"
 #include "codegen/math/math.h"
 #include "codegen/simt.h"
@@ -315,6 +316,11 @@ std::vector<Kernel> make_kernels(const lower::Step& step, const std::string& nam
   if (step.group == lower::GroupKind::rows && step.chunks > 1)
     return dialect == Dialect::c ? cut_rows_kernels(step, name)
                                  : simt_cut_rows_kernels(step, name, dialect, form);
+  if (step.group == lower::GroupKind::contraction && dialect == Dialect::cuda && form.tensor_cores)
+    if (const std::optional<FewChannels> convolution = few_channels(step.region);
+        convolution && (convolution->operands != DType::f32 || form.tf32) &&
+        (!convolution->is_gradient || step.workspace >= 0))
+      return few_channels_kernels(step, *convolution, name);
   std::vector<Kernel> all;
   if (std::optional<Kernel> only = make_kernel(step, name, dialect, form)) all.push_back(*std::move(only));
   return all;

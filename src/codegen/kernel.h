@@ -32,10 +32,11 @@ struct Kernel {
 
 // How a kernel for groups of threads shares out its work; what is 0 it decides itself.
 struct Form {
-  int threads = 0;          // of a group
-  int neighbours = 0;       // that a thread reads at once: 4 or 8
-  std::int64_t groups = 0;  // at most, of elementwise work
-  bool tf32 = false;        // products of f32 may be rounded to it
+  int threads = 0;            // of a group
+  int neighbours = 0;         // that a thread reads at once: 4 or 8
+  std::int64_t groups = 0;    // at most, of elementwise work
+  bool tensor_cores = false;  // there are some
+  bool tf32 = false;          // products of f32 may be rounded to it
   bool operator==(const Form&) const = default;
 };
 

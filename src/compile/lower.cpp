@@ -147,6 +147,9 @@ class Lowering {
       case GroupKind::control: control(step, graph_.node(group.anchor)); break;
       default: step.kind = StepKind::kernel; break;
     }
+    if (group.kind == GroupKind::contraction)
+      if (const std::int64_t bytes = target_.kernel_scratch(region.region); bytes > 0)
+        step.workspace = scratch(bytes);
     if (group.kind == GroupKind::rows && target_.limits().cuts_rows) cut_rows(step, group);
     step.region = std::move(region.region);
     program_.steps.push_back(std::move(step));

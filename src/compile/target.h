@@ -51,6 +51,8 @@ class Target {
   // Whether a generated kernel of the anchor may carry elementwise work on its result; the reason if not.
   virtual std::string epilogue_refusal(const ir::Graph&, std::int32_t /*anchor*/) const { return {}; }
   virtual KernelLimits limits() const { return {}; }
+  // Bytes that the generated kernels of a contraction want beside operands and results.
+  virtual std::int64_t kernel_scratch(const Region&) const { return 0; }
   // The graph with composites put in other words, before any is offered: in parts that can be claimed, say.
   virtual ir::Graph restated(const ir::Graph& graph) const { return graph; }
   // The graph as the libraries want it, after the passes: the order of a kernel's axes, say.

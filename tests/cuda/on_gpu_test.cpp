@@ -25,7 +25,9 @@
 #include "systole/tensor/creation.h"
 #include "systole/tensor/linalg.h"
 #include "systole/tensor/math.h"
+#include "systole/tensor/neural.h"
 #include "systole/tensor/shaping.h"
+#include "systole/tensor/transforms.h"
 
 namespace systole::cuda {
 namespace {
@@ -244,10 +246,12 @@ TEST_F(OnCudaGpu, SmallProductsInTf32AreWithinItsRounding) {
     std::int64_t rows, columns, depth;
     bool left_turned, right_turned;
   };
-  const Case cases[] = {{1, 1, 1, false, false},     {17, 9, 5, false, true},    {64, 10, 128, false, false},
-                        {64, 128, 10, false, true},  {128, 784, 64, true, true}, {10, 128, 64, true, false},
-                        {64, 128, 784, false, true}, {3, 200, 333, true, false}, {33, 7, 4096, false, false},
-                        {512, 10, 128, false, true}};
+  const Case cases[] = {
+      {1, 1, 1, false, false},     {17, 9, 5, false, true},      {64, 10, 128, false, false},
+      {64, 128, 10, false, true},  {128, 784, 64, true, true},   {10, 128, 64, true, false},
+      {64, 128, 784, false, true}, {3, 200, 333, true, false},   {33, 7, 4096, false, false},
+      {512, 10, 128, false, true}, {512, 128, 784, false, true}, {784, 128, 512, true, false},
+      {500, 131, 208, false, true}};
   const auto number = [](std::int64_t i) {
     return static_cast<float>(std::sin(static_cast<double>(i) * 1.7 + 0.3));
   };
@@ -290,6 +294,93 @@ TEST_F(OnCudaGpu, SmallProductsInTf32AreWithinItsRounding) {
     EXPECT_LE(worst, 1) << c.rows << "×" << c.columns << "×" << c.depth;
   }
 }
+
+// Convolutions of images against sums in f64: with what stands on them, and by their kernels.
+struct ImageCase {
+  std::int64_t images, high, wide, channels, filters, window, stride, padding, dilation;
+};
+
+class OnCudaGpuImages : public OnCudaGpu, public testing::WithParamInterface<ImageCase> {};
+
+TEST_P(OnCudaGpuImages, AreConvolvedAsSumsSay) {
+  const ImageCase& c = GetParam();
+  const auto places = [&](std::int64_t size) {
+    return (size + 2 * c.padding - c.dilation * (c.window - 1) - 1) / c.stride + 1;
+  };
+  const std::int64_t high = places(c.high), wide = places(c.wide);
+  // Eighths, which all dtypes have, so that nothing is rounded on the way in.
+  const auto array = [](std::int64_t count, std::int64_t seed) {
+    std::vector<float> all;
+    for (std::int64_t i = 0; i < count; ++i)
+      all.push_back(static_cast<float>((i * 7919 + seed * 104729) % 31 - 15) / 8);
+    return all;
+  };
+  const std::vector<float> x = array(c.images * c.high * c.wide * c.channels, 1),
+                           w = array(c.filters * c.channels * c.window * c.window, 2),
+                           b = array(c.filters, 3), r = array(c.images * high * wide * c.filters, 4);
+  std::vector<double> y(r.size()), dw(w.size());
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  for (std::int64_t n = 0; n < c.images; ++n)
+    for (std::int64_t i = 0; i < high; ++i)
+      for (std::int64_t j = 0; j < wide; ++j)
+        for (std::int64_t f = 0; f < c.filters; ++f) {
+          const std::size_t place = at(((n * high + i) * wide + j) * c.filters + f);
+          y[place] = static_cast<double>(b[at(f)]);
+          for (std::int64_t u = 0; u < c.window; ++u)
+            for (std::int64_t v = 0; v < c.window; ++v) {
+              const std::int64_t row = i * c.stride + u * c.dilation - c.padding,
+                                 column = j * c.stride + v * c.dilation - c.padding;
+              if (row < 0 || row >= c.high || column < 0 || column >= c.wide) continue;
+              for (std::int64_t k = 0; k < c.channels; ++k) {
+                const double pixel = x[at(((n * c.high + row) * c.wide + column) * c.channels + k)];
+                const std::size_t tap = at(((f * c.channels + k) * c.window + u) * c.window + v);
+                y[place] += pixel * w[tap];
+                dw[tap] += pixel * r[place];
+              }
+            }
+          y[place] = std::max(y[place], 0.0);
+        }
+  const auto conv = [&](const Tensor& image, const Tensor& kernel) {
+    return conv2d(image, kernel, {}, {.stride = c.stride, .padding = c.padding, .dilation = c.dilation});
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const auto tensor = [&](const Shape& shape, const std::vector<float>& values) {
+      return Tensor(Literal::of<float>(shape, values)).to(dtype);
+    };
+    const Tensor image = tensor({c.images, c.high, c.wide, c.channels}, x),
+                 kernel = tensor({c.filters, c.channels, c.window, c.window}, w),
+                 bias = tensor({c.filters}, b), back = tensor({c.images, high, wide, c.filters}, r);
+    const FunctionOptions options{.device = "cuda:0", .math = runtime::Math::tf32};
+    const std::vector<float> forwards =
+        compile([&](const Tensor& i, const Tensor& k,
+                    const Tensor& add) { return relu(conv(i, k).to(DType::f32) + add.to(DType::f32)); },
+                options)(image, kernel, bias)
+            .to_vector<float>();
+    const double grain = dtype == DType::f32 ? 1e-6 : dtype == DType::bf16 ? 1.0 / 256 : 1.0 / 2048;
+    ASSERT_EQ(forwards.size(), y.size());
+    for (std::size_t i = 0; i < y.size(); ++i)
+      ASSERT_NEAR(forwards[i], y[i], grain * (std::abs(y[i]) + 4)) << name(dtype) << " at " << i;
+    const std::vector<float> by_kernel =
+        compile(
+            [&](const Tensor& i, const Tensor& k, const Tensor& weight) {
+              const auto loss = [&](const Tensor& own) {
+                return sum(conv(i, own).to(DType::f32) * weight.to(DType::f32));
+              };
+              return grad(loss)(k).to(DType::f32);
+            },
+            options)(image, kernel, back)
+            .to_vector<float>();
+    ASSERT_EQ(by_kernel.size(), dw.size());
+    for (std::size_t i = 0; i < dw.size(); ++i)
+      ASSERT_NEAR(by_kernel[i], dw[i], grain * (std::abs(dw[i]) + 400)) << name(dtype) << " at " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, OnCudaGpuImages,
+    testing::Values(ImageCase{6, 32, 32, 3, 32, 3, 1, 0, 1}, ImageCase{5, 33, 31, 3, 32, 3, 1, 1, 1},
+                    ImageCase{17, 28, 28, 1, 64, 5, 1, 2, 1}, ImageCase{3, 90, 101, 4, 32, 4, 2, 1, 1},
+                    ImageCase{4, 40, 41, 2, 96, 3, 1, 2, 2}, ImageCase{300, 9, 9, 3, 32, 3, 2, 1, 1}));
 
 TEST_F(OnCudaGpu, TwoThreadsRunAtOneTimeAndBothAreRight) {
   constexpr std::int64_t kSize = 64;

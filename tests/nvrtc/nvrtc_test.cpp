@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/few_channels.h"
 #include "nvrtc.h"
 #include "runtime/source_kernels.h"
 #include "systole/ops.h"
@@ -121,6 +122,59 @@ S_ENTRY add(S_GLOBAL int* a, S_GLOBAL unsigned* b, S_GLOBAL float* c, S_GLOBAL s
   const std::string head =
       runtime::source_head(codegen::Dialect::cuda, true, {.defines = {{"THREADS", "64"}}});
   EXPECT_NO_THROW(nvrtc::machine_code(*api, head + source, "sm_90"));
+}
+
+class WithTensorCores final : public lower::Target {
+ public:
+  std::string_view name() const override { return "tensor cores"; }
+  std::int64_t kernel_scratch(const lower::Region& region) const override {
+    const auto few = codegen::few_channels(region);
+    return few ? codegen::few_channels_scratch(*few) : 0;
+  }
+};
+
+TEST(Nvrtc, ConvolutionsOfFewChannelsCompileForTensorCores) {
+  const nvrtc::Api* const api = nvrtc::find();
+  if (api == nullptr) GTEST_SKIP() << "no NVRTC: scripts/setup fetches it";
+  struct Case {
+    std::int64_t channels, window, padding, stride, filters;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const Case& c :
+         {Case{3, 3, 0, 1, 32}, Case{3, 3, 1, 1, 32}, Case{1, 5, 2, 2, 64}, Case{4, 4, 1, 2, 96}}) {
+      const std::int64_t size = 40, places = (size + 2 * c.padding - c.window) / c.stride + 1;
+      const Ints strides{c.stride, c.stride}, padding{c.padding, c.padding};
+      ir::Graph graph("images");
+      const ir::Value x = graph.input("x", {dtype, {64, size, size, c.channels}}),
+                      w = graph.input("w", {dtype, {c.filters, c.window, c.window, c.channels}}),
+                      back = graph.input("back", {dtype, {64, places, places, c.filters}});
+      ir::ConvolutionAttrs forwards{.layout = "b01f_o01i->b01f", .strides = strides};
+      forwards.pad_low = forwards.pad_high = padding;
+      ir::ConvolutionAttrs by_kernel{.layout = "f01b_i01o->f01b"};
+      by_kernel.pad_low = padding;
+      by_kernel.kernel_dilation = strides;
+      const std::int64_t reach = (places - 1) * c.stride + c.window - size - c.padding;
+      by_kernel.pad_high = {reach, reach};
+      graph.output(ops::exp(graph.add(ir::Op::convolution, {x, w}, forwards)));
+      const ir::Value gradient = graph.add(ir::Op::convolution, {x, back}, by_kernel);
+      ASSERT_EQ(gradient.type().shape, w.type().shape);
+      graph.output(ops::exp(gradient));
+      const WithTensorCores target;
+      const lower::Program program = lower::make_program(lower::prepared(graph, target), target);
+      codegen::KernelSet all;
+      for (std::size_t i = 0; i < program.steps.size(); ++i)
+        for (codegen::Kernel& kernel :
+             codegen::make_kernels(program.steps[i], "k" + std::to_string(i), codegen::Dialect::cuda,
+                                   {.tensor_cores = true, .tf32 = true}))
+          all.add(std::move(kernel));
+      EXPECT_EQ(all.distinct().size(), 3u);  // the gradient's are two
+      const std::string source = codegen::source_file(all.distinct(), codegen::Dialect::cuda);
+      try {
+        nvrtc::machine_code(*api, source, "sm_90");
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what() << source.substr(source.find("k0(") - 200);
+      }
+    }
 }
 
 }  // namespace

@@ -313,10 +313,12 @@ class Multiplication final : public LibraryCall {
 // whatever stands on the result, an optimiser's step too, and saves the kernels of that.
 // Generated kernels with tensor cores share out the depth, so that may be larger.
 bool is_small(const Product& product, bool has_tf32) {
-  constexpr std::int64_t kDepth = 128, kSharedDepth = 4096, kProducts = std::int64_t{16} << 20;
+  constexpr std::int64_t kDepth = 128, kSharedDepth = 4096, kProducts = std::int64_t{16} << 20,
+                         kSharedProducts = std::int64_t{64} << 20;
   const bool is_shared = has_tf32 && product.operands == DType::f32;
   return product.depth <= (is_shared ? kSharedDepth : kDepth) &&
-         product.outer * product.batch * product.rows * product.columns * product.depth <= kProducts;
+         product.outer * product.batch * product.rows * product.columns * product.depth <=
+             (is_shared ? kSharedProducts : kProducts);
 }
 
 // Null, and the reason, when the library has no such thing.

@@ -230,12 +230,7 @@ void Device::join(Stream stream) const {
 
 void Device::synchronize() const {
   activate();
-  std::vector<Stream> all{opened().upload_stream.get(), opened().download_stream.get()};
-  {
-    const std::lock_guard lock(mutex_);
-    all.insert(all.end(), made_.begin(), made_.end());
-  }
-  for (const Stream stream : all) check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+  check(driver().cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
 int Device::attribute(int which) const {

@@ -249,9 +249,10 @@ std::string read(const lower::Region& region, const DnnWishes& wishes, DnnConvol
 }
 
 // Every convolution of the graph and of its sub-graphs.
-void collect(const ir::Graph& graph, const DnnWishes& wishes, std::vector<DnnConvolution>& out) {
+void collect(const ir::Graph& graph, const DnnWishes& wishes,
+             const std::function<bool(const lower::Region&)>& is_wanted, std::vector<DnnConvolution>& out) {
   for (const ir::Node& node : graph.nodes()) {
-    for (const ir::GraphRef& sub : node.graphs) collect(*sub, wishes, out);
+    for (const ir::GraphRef& sub : node.graphs) collect(*sub, wishes, is_wanted, out);
     if (node.op != ir::Op::convolution) continue;
     lower::Region alone;
     ir::Values operands;
@@ -261,7 +262,7 @@ void collect(const ir::Graph& graph, const DnnWishes& wishes, std::vector<DnnCon
     alone.graph.output(result);
     alone.anchor = result.id().node;
     DnnConvolution problem;
-    if (read(alone, wishes, problem).empty()) out.push_back(std::move(problem));
+    if (is_wanted(alone) && read(alone, wishes, problem).empty()) out.push_back(std::move(problem));
   }
 }
 
@@ -269,9 +270,10 @@ void collect(const ir::Graph& graph, const DnnWishes& wishes, std::vector<DnnCon
 
 std::string dnn_absence() { return dnn::absence(); }
 
-void dnn_prepare(const Device& device, const ir::Graph& graph, const DnnWishes& wishes) {
+void dnn_prepare(const Device& device, const ir::Graph& graph, const DnnWishes& wishes,
+                 const std::function<bool(const lower::Region&)>& is_wanted) {
   std::vector<DnnConvolution> problems;
-  collect(graph, wishes, problems);
+  collect(graph, wishes, is_wanted, problems);
   if (!problems.empty()) plans_of(device).make(problems);
 }
 

@@ -4,6 +4,7 @@
 // engines are tried and the fastest is taken, and remembered on disk.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +28,8 @@ struct DnnWishes {
 };
 
 // Makes the plans of all convolutions of the graph, on several threads, before they are asked for one by one.
-void dnn_prepare(const Device& device, const ir::Graph& graph, const DnnWishes& wishes);
+void dnn_prepare(const Device& device, const ir::Graph& graph, const DnnWishes& wishes,
+                 const std::function<bool(const lower::Region&)>& is_wanted);
 
 // As many channels as the forward convolution's image, or weight gradient's, should have: its own, or more,
 // filled with zeros, when that is faster.

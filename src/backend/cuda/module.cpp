@@ -123,8 +123,9 @@ class Generator {
   // Whether the step has kernels.
   bool add_kernels(const lower::Program& program, const Step& step, const std::string& name,
                    Compiled::Call& call) {
-    std::vector<codegen::Kernel> first =
-        codegen::make_kernels(step, name, codegen::Dialect::cuda, codegen::Form{.tf32 = target_.has_tf32()});
+    std::vector<codegen::Kernel> first = codegen::make_kernels(
+        step, name, codegen::Dialect::cuda,
+        codegen::Form{.tensor_cores = target_.has_tensor_cores(), .tf32 = target_.has_tf32()});
     if (first.empty()) return false;
     Wanted wanted{.call = &call};
     std::int64_t all = 0;

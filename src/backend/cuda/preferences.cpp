@@ -14,7 +14,8 @@ namespace systole::cuda {
 namespace {
 
 // What is taken where nobody is asked.
-constexpr std::array<LibraryChoice, 5> kChoices{{{"cudnn.pooling", false},
+constexpr std::array<LibraryChoice, 6> kChoices{{{"cudnn.pooling", false},
+                                                 {"cudnn.few_channels", false},
                                                  {"cudnn.batch_norm", false},
                                                  {"cudnn.rnn", true},
                                                  {"cudnn.rnn_grad", false},

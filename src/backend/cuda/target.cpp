@@ -5,11 +5,13 @@
 #include "backend/cuda/dnn_attention.h"
 #include "backend/cuda/dnn_layers.h"
 #include "backend/cuda/library_call.h"
+#include "backend/cuda/preferences.h"
 #include "backend/patterns/attention.h"
 #include "backend/patterns/convolution.h"
 #include "backend/patterns/layers.h"
 #include "backend/patterns/on_result.h"
 #include "backend/patterns/product.h"
+#include "codegen/few_channels.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 
@@ -24,7 +26,13 @@ std::vector<lower::Claim> Target::offers(const lower::Region& region) const {
     case ir::Op::dot_general:
       claims.push_back(blas_offer(device_, region, {math_, is_deterministic_}));
       break;
-    case ir::Op::convolution: claims.push_back(dnn_offer(device_, region, {math_, is_deterministic_})); break;
+    case ir::Op::convolution:
+      claims.push_back(
+          few_channels(region)
+              ? lower::Claim::declined("cudnn: few channels: generated kernels read them as they are; "
+                                       "SYSTOLE_CUDA_PREFER=cudnn.few_channels takes it")
+              : dnn_offer(device_, region, {math_, is_deterministic_}));
+      break;
     case ir::Op::composite:
       if (is_attention(anchor))
         claims.push_back(dnn_attention_offer(device_, region, {math_, is_deterministic_}));
@@ -41,18 +49,39 @@ std::vector<lower::Claim> Target::offers(const lower::Region& region) const {
   return claims;
 }
 
+bool Target::takes_few_channels() const {
+  return has_tensor_cores() && !library_choice("cudnn.few_channels").is_taken;
+}
+
+// Generated kernels take along what stands on the result, too.
+std::optional<codegen::FewChannels> Target::few_channels(const lower::Region& region) const {
+  if (!takes_few_channels()) return std::nullopt;
+  std::optional<codegen::FewChannels> few = codegen::few_channels(region);
+  return few && few->operands == DType::f32 && !has_tf32() ? std::nullopt : few;
+}
+
+std::int64_t Target::kernel_scratch(const lower::Region& region) const {
+  const std::optional<codegen::FewChannels> few = few_channels(region);
+  return few ? codegen::few_channels_scratch(*few) : 0;
+}
+
 ir::Graph Target::adapted(const ir::Graph& graph) const {
   if (!dnn_absence().empty()) return with_blas_epilogues(device_, graph, {math_, is_deterministic_});
   const DnnWishes wishes{math_, is_deterministic_};
   const auto channels = [&](const Convolution& c) {
-    const bool has_tensor_cores = c.operands == DType::bf16 || c.operands == DType::f16 ||
-                                  (c.operands == DType::f32 && math_ == runtime::Math::tf32);
-    return has_tensor_cores && c.channels < 8 && c.channels != 4 ? dnn_channels(device_, c, wishes)
-                                                                 : c.channels;
+    const bool is_for_tensor_cores = c.operands == DType::bf16 || c.operands == DType::f16 ||
+                                     (c.operands == DType::f32 && math_ == runtime::Math::tf32);
+    const bool is_generated = takes_few_channels() && c.groups == 1 &&
+                              codegen::suits_few_channels(c.channels, c.window[0] * c.window[1], c.filters,
+                                                          c.batch * c.result[0] * c.result[1]);
+    return is_for_tensor_cores && !is_generated && c.channels < 8 && c.channels != 4
+               ? dnn_channels(device_, c, wishes)
+               : c.channels;
   };
   ir::Graph made =
       passes::run_passes(with_more_channels(with_channels_last(graph), channels), passes::standard_passes());
-  dnn_prepare(device_, made, wishes);
+  dnn_prepare(device_, made, wishes,
+              [this](const lower::Region& region) { return !few_channels(region).has_value(); });
   return with_blas_epilogues(device_, made, {math_, is_deterministic_});
 }
 

@@ -3,11 +3,13 @@
 // What the GPU's libraries do of a Program.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "codegen/few_channels.h"
 #include "compile/program.h"
 #include "compile/target.h"
 #include "systole/runtime.h"
@@ -23,10 +25,12 @@ class Target final : public lower::Target {
   std::string_view name() const override { return "cuda"; }
   bool is_deterministic() const { return is_deterministic_; }
   // Whether generated kernels multiply f32 on tensor cores.
-  bool has_tf32() const { return math_ == runtime::Math::tf32 && device_.capability() >= 80; }
+  bool has_tf32() const { return math_ == runtime::Math::tf32 && has_tensor_cores(); }
+  bool has_tensor_cores() const { return device_.capability() >= 80; }
   lower::KernelLimits limits() const override {
     return {.nodes = 400, .buffers = 500, .cuts_rows = true, .room = std::int64_t{64} << 20};
   }
+  std::int64_t kernel_scratch(const lower::Region& region) const override;
   std::vector<lower::Claim> offers(const lower::Region& region) const override;
   ir::Graph adapted(const ir::Graph& graph) const override;
   bool reads_moved(const ir::Node& reader, std::size_t operand, const lower::Strided& view) const override;
@@ -34,6 +38,9 @@ class Target final : public lower::Target {
   std::shared_ptr<const LibraryCall> library_call(const lower::Step& step) const;
 
  private:
+  bool takes_few_channels() const;  // in generated kernels
+  std::optional<codegen::FewChannels> few_channels(const lower::Region& region) const;
+
   const Device& device_;
   const runtime::Math math_;
   const bool is_deterministic_;

@@ -30,7 +30,7 @@ Prepared forwards(const Workload& work, Model made) {
   prepared.run = [forward, x](std::int64_t calls) {
     Tensor y;
     for (std::int64_t i = 0; i < calls; ++i) y = forward(x);
-    if (y.defined()) y.literal();  // waits for it
+    if (y.defined()) wait_for(y);
   };
   return prepared;
 }

@@ -6,6 +6,7 @@
 #include "cli/bench/kernels.h"
 #include "cli/bench/training.h"
 #include "systole/base/literal.h"
+#include "systole/tensor/kernels.h"
 
 namespace systole::cli::bench {
 
@@ -16,6 +17,14 @@ Prepared prepare(const Workload& work, const std::string& mode) {
     case Workload::Kind::train: break;
   }
   return prepare_training(work, mode);
+}
+
+void wait_for(const Tensor& x) {
+  const DeviceName device = current_device();
+  if (device.backend == "cuda")
+    synchronize(device);
+  else
+    x.literal();
 }
 
 // On the host: the sum of many millions of elements wants more digits than a device may give.

@@ -27,6 +27,9 @@ struct Checksums {
 };
 Checksums checksums(const Tensor& x);
 
+// Until the value is made; it stays where it is, where that can be waited for.
+void wait_for(const Tensor& x);
+
 struct Prepared {
   std::vector<double> first_losses;    // of three steps, of training
   std::optional<Checksums> checksums;  // of the first result, of what does not train

@@ -13,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "../trainer_fixture.h"
 #include "base/log.h"
 #include "child_check.h"
 #include "fake_check.h"
@@ -630,6 +631,38 @@ TEST_F(CuptiOnGpu, AProfileCountsTheCallsOfALoopsBody) {
   }
   EXPECT_GE(bodies, 1) << p.table();
   expect_sane_rates(p);
+}
+
+// Two launches of 4 steps an epoch, and a step of a smaller batch, which is another program.
+TEST_F(CuptiOnGpu, ATrainingIsRecordedWhenAllIsCaptured) {
+  const DeviceScope scope("cuda");
+  const Points data = points(260);
+  Net net = seeded_net();
+  training::Trainer trainer(net, optim::Adam(net), {.loss = "cross_entropy"});
+  Profile p;
+  trainer.fit(data::arrays(data.x, data.y),
+              {.epochs = 1000,
+               .batch = 32,
+               .verbose = 0,
+               .callbacks = {training::profile_steps({.folder = {},
+                                                      .steps = 8,
+                                                      .stop = true,
+                                                      .done = [&](const Profile& made) { p = made; },
+                                                      .profile = {.roof = false}})},
+               .steps_per_call = 4});
+  if (const std::string reason = refusal_of(p); !reason.empty()) GTEST_SKIP() << reason;
+  EXPECT_EQ(p.steps, 8);
+  for (const Profile::Span& span : p.spans())
+    EXPECT_NE(span.category, "compile") << span.name << " at " << span.begin;
+  int bodies = 0;
+  for (const Profile::Row& row : p.rows) {
+    if (row.kind == "copy" || row.kind == "memset" || row.name.find("k0_0_") == std::string::npos) continue;
+    EXPECT_EQ(row.calls, 8) << row.name << '\n' << p.table();
+    ++bodies;
+  }
+  EXPECT_GE(bodies, 1) << p.table();
+  EXPECT_LT(p.slowdown(), 20);  // of two launches; with a compilation in either it would be hundreds
+  EXPECT_GT(p.slowdown(), 0.05);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "compile/flops.h"
 #include "error_check.h"
+#include "profile/plain.h"
 #include "profile/summary.h"
 #include "runtime/timeline.h"
 #include "scratch_folder.h"
@@ -130,6 +131,22 @@ TEST(ProfileSummary, AddsUpAGpu) {
   EXPECT_EQ(copy.kind, "copy");
   EXPECT_EQ(copy.bytes, 1000);
   EXPECT_EQ(copy.least_seconds, 0);  // not by the device's memory alone
+}
+
+TEST(ProfileSummary, TellsWhereTheProgramWasInAGap) {
+  const Profile p = Events(0, 100)
+                        .add("main", "run", "run main", 15, 62, R"({"device":"cuda:0"})")
+                        .add("main", "compile", "capture", 30, 55)
+                        .add("main", "compile", "lower", 30, 34)
+                        .add("cuda:0 stream 7", "gpu", "k0 dot_general", 10, 20, kStep)
+                        .add("cuda:0 stream 7", "gpu", "k0 dot_general", 60, 75, kStep)
+                        .profile();
+  ASSERT_EQ(p.gaps.size(), 3U);
+  EXPECT_EQ(p.gaps[0].during, "capture");
+  EXPECT_EQ(p.gaps[1].during, "");  // after 75
+  EXPECT_NE(p.table().find("40 µs after k0 dot_general, the program in capture"), std::string::npos)
+      << p.table();
+  EXPECT_EQ(Json::parse(p.json())["gaps"][0]["during"], "capture");
 }
 
 TEST(ProfileSummary, LoopsDoNotCountWhatRunsInThem) {
@@ -447,6 +464,92 @@ TEST_F(ProfileOfAProgram, ATrainingIsRecordedByItsCallback) {
   EXPECT_FALSE(seen.rows.empty());
   for (const char* name : {"index.html", "trace.json", "profile.json"})
     EXPECT_TRUE(fs::exists(folder_ / "profile" / name)) << name;
+}
+
+// 260 samples in batches of 32 are two launches of 4 steps, and a step of 4 samples, another program. What an
+// epoch's end takes is far longer than its steps.
+class ProfileOfATraining : public ProfileOfAProgram {
+ protected:
+  static constexpr double kEpochsEnd = 0.1;
+  Profile profiled(std::int64_t steps) {
+    Profile seen;
+    trainer_.fit(source_,
+                 {.epochs = 1000,
+                  .batch = 32,
+                  .verbose = 0,
+                  .callbacks = {training::on_epoch_end([](training::Run&) {
+                                  std::this_thread::sleep_for(std::chrono::duration<double>(kEpochsEnd));
+                                }),
+                                training::profile_steps({.folder = {},
+                                                         .skip = 2,
+                                                         .steps = steps,
+                                                         .stop = true,
+                                                         .done = [&](const Profile& p) { seen = p; },
+                                                         .profile = {.roof = false}})},
+                  .steps_per_call = 4});
+    return seen;
+  }
+  static int compilations(const Profile& p) {
+    int count = 0;
+    for (const Profile::Span& span : p.spans()) count += span.category == "compile" ? 1 : 0;
+    return count;
+  }
+
+ private:
+  const DeviceScope scope_{"cpu"};
+  const Points data_ = points(260);
+  const data::Source source_ = data::arrays(data_.x, data_.y);
+  Net net_ = seeded_net();
+  training::Trainer trainer_{net_, optim::Adam(net_), {.loss = "cross_entropy"}};
+};
+
+TEST_F(ProfileOfATraining, IsOfLaunchesThatAreAlike) {
+  const Profile p = profiled(8);
+  EXPECT_EQ(p.steps, 8);
+  EXPECT_EQ(compilations(p), 0);
+  EXPECT_LT(p.seconds, kEpochsEnd);
+  EXPECT_GT(p.plain_seconds, 0);
+  EXPECT_LT(p.plain_seconds, kEpochsEnd);
+}
+
+TEST_F(ProfileOfATraining, IsOfWholeEpochsWhereOneHasTooFewSteps) {
+  const Profile p = profiled(20);
+  EXPECT_EQ(p.steps, 27);
+  EXPECT_EQ(compilations(p), 0);
+  EXPECT_GE(p.seconds, 3 * kEpochsEnd);
+  EXPECT_GE(p.plain_seconds, 3 * kEpochsEnd);
+  EXPECT_GT(p.slowdown(), 0.7);
+  EXPECT_LT(p.slowdown(), 1.4);
+}
+
+TEST_F(ProfileOfAProgram, ATrainingThatIsShortIsRecordedAsFarAsItGoes) {
+  const Points data = points(256);
+  Net net = seeded_net();
+  training::Trainer trainer(net, optim::Adam(net), {.loss = "cross_entropy"});
+  Profile seen;
+  trainer.fit(data::arrays(data.x, data.y),
+              {.epochs = 1,
+               .batch = 4,
+               .verbose = 0,
+               .callbacks = {training::profile_steps({.folder = {},
+                                                      .skip = 2,
+                                                      .steps = 30,
+                                                      .done = [&](const Profile& p) { seen = p; },
+                                                      .profile = {.roof = false}})},
+               .steps_per_call = 1});
+  EXPECT_EQ(seen.steps, 64 - 6 - 30 - 6);  // what is warmed up, timed, and made ready
+  EXPECT_GT(seen.plain_seconds, 0);
+}
+
+TEST(PlainTime, IsTheMedianOfAsManyAsItsLengthAllows) {
+  const auto measured = [](std::vector<double> times) {
+    std::size_t count = 0;
+    const double seconds = profiling::plain_seconds([&] { return times.at(count++); });
+    return std::pair(seconds, count);
+  };
+  EXPECT_EQ(measured({0.03, 0.01, 0.02, 0.9, 0.01}), std::pair(0.02, std::size_t{5}));
+  EXPECT_EQ(measured({5, 0.01, 0.02}), std::pair(0.02, std::size_t{3}));
+  EXPECT_EQ(measured({30}), std::pair(30., std::size_t{1}));
 }
 
 TEST(Roof, IsTheSlowerOfMemoryAndArithmetic) {

@@ -81,6 +81,7 @@ struct SYSTOLE_API Profile {
   struct Gap {
     double begin = 0, seconds = 0;
     std::string after{}, before{};  // what ran before and after it
+    std::string during{};           // where the program was in the library: "capture", "run main"
   };
   struct Span {
     std::string row{};       // "cuda:0 stream 7", "main"
@@ -111,8 +112,8 @@ struct SYSTOLE_API Profile {
   double seconds = 0;                         // from start to stop
   double busy_seconds = 0, idle_seconds = 0;  // of the device; their sum is `seconds`
   double host_seconds = 0;                    // in which a thread was in the library
-  double plain_seconds = 0;                   // the same steps without a profiler; 0: not measured
-  std::int64_t lost_events = 0;               // that found no room
+  double plain_seconds = 0;      // as many such steps without a profiler, the median; 0: not measured
+  std::int64_t lost_events = 0;  // that found no room
   Roof roof{};
   std::vector<Row> rows{};     // by time lost, most first
   std::vector<Gap> gaps{};     // the longest hundred, longest first
@@ -161,8 +162,8 @@ struct ProfileRunOptions {
   ProfileOptions profile{};
 };
 // What `f` leaves unevaluated does not run: it ends with eval() or reads a value, unless it calls what
-// compile() gave. Runs `f` warm_up times, `steps` times by the clock alone, warm_up times again, as recording
-// makes programs ready anew, and `steps` times recorded.
+// compile() gave. Runs `f` warm_up times, `steps` times by the clock alone, up to five times over, warm_up
+// times again, as recording makes programs ready anew, and `steps` times recorded.
 [[nodiscard]] SYSTOLE_API Profile profile(const std::function<void()>& f,
                                           const ProfileRunOptions& options = {});
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "profile/plain.h"
 #include "profile/summary.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
@@ -100,7 +101,7 @@ Profile profile(const std::function<void()>& f, const ProfileRunOptions& options
     throw Error(ErrorKind::kInvalidArgument, "profile", "the number of steps", "steps from 1, warm_up from 0",
                 std::to_string(options.steps < 1 ? options.steps : options.warm_up));
   seconds_of(f, options.warm_up);
-  const double plain = seconds_of(f, options.steps);
+  const double plain = profiling::plain_seconds([&] { return seconds_of(f, options.steps); });
   Profiler profiler(options.profile);
   for (std::int64_t i = 0; i < options.warm_up; ++i) f();  // made ready for the recording anew
   profiler.restart();

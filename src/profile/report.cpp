@@ -284,8 +284,9 @@ std::string Profile::table(std::size_t most) const {
                         rows.size() - most);
   }
   if (!gaps.empty() && share(idle_seconds, seconds) >= 5)
-    text += fmt::format("longest time without work: {} after {}\n", time_text(gaps[0].seconds),
-                        cut(gaps[0].after, 60));
+    text += fmt::format("longest time without work: {} after {}{}\n", time_text(gaps[0].seconds),
+                        cut(gaps[0].after, 60),
+                        gaps[0].during.empty() ? "" : ", the program in " + cut(gaps[0].during, 30));
   return text;
 }
 
@@ -318,6 +319,7 @@ std::string json_of(const Profile& p, bool for_page) {
         .field("seconds", gap.seconds)
         .field("after", std::string_view(gap.after))
         .field("before", std::string_view(gap.before))
+        .field("during", std::string_view(gap.during))
         .close('}');
   json.close(']').key("memory").open('[');
   for (const Profile::Memory& one : p.memory)

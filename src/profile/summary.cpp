@@ -1,6 +1,7 @@
 #include "profile/summary.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -258,6 +259,24 @@ class Summary {
                      [](const Profile::Gap& a, const Profile::Gap& b) { return a.seconds > b.seconds; });
     made.gap_count = std::ssize(made.gaps);
     if (made.gaps.size() > kMostGaps) made.gaps.resize(kMostGaps);
+    find_reasons(made.gaps);
+  }
+
+  // Where the program was for at least half of each: the innermost such span of a thread.
+  void find_reasons(std::vector<Profile::Gap>& gaps) const {
+    std::vector<std::int64_t> shortest(gaps.size(), std::numeric_limits<std::int64_t>::max());
+    for (const Event& event : collected_.events) {
+      if (!is(event, "run") && !is(event, "compile") && !is(event, "kernel") && !is(event, "user")) continue;
+      const double begin = seconds_of(event.begin - collected_.begin),
+                   end = seconds_of(event.end - collected_.begin);
+      for (std::size_t i = 0; i < gaps.size(); ++i) {
+        Profile::Gap& gap = gaps[i];
+        const double inside = std::min(end, gap.begin + gap.seconds) - std::max(begin, gap.begin);
+        if (inside < gap.seconds / 2 || event.end - event.begin >= shortest[i]) continue;
+        shortest[i] = event.end - event.begin;
+        gap.during = text(event.name);
+      }
+    }
   }
 
   double host_seconds() const {

@@ -163,6 +163,8 @@ struct Fit final : Run {
   std::int64_t epoch() const override { return epoch_; }
   std::int64_t epochs() const override { return options_.epochs; }
   std::int64_t step() const override { return step_; }
+  std::int64_t epoch_step() const override { return done_; }
+  std::int64_t steps_per_epoch() const override { return step_count(shape_); }
   const Logs& logs() const override { return logs_; }
   const History& history() const override { return history_; }
   double lr() const override { return impl_.optimizer->lr().item<double>(); }

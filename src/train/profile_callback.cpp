@@ -3,7 +3,9 @@
 #include <chrono>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "profile/plain.h"
 #include "systole/base/error.h"
 #include "systole/tensor.h"
 #include "systole/tensor/kernels.h"
@@ -13,7 +15,39 @@ namespace systole::training {
 
 namespace {
 
-// Launch by launch: skipped, timed, made ready for the recording, recorded.
+// Which launches of an epoch are alike, learnt as they come: it begins with those of one size; what is left
+// over follows step by step, and the last step may have a smaller batch and so a program of its own.
+class Launches {
+ public:
+  void begin_epoch() {
+    sees_all_ = true;
+    counted_ = 0;
+  }
+
+  // A launch of `size` steps, the last of which was the epoch's step `end` of `all`: whether it is one of
+  // those that are alike.
+  bool add(std::int64_t size, std::int64_t end, std::int64_t all) {
+    if (end == size || (!sees_all_ && alike_ == 0)) size_ = size;
+    const bool is_alike = size == size_ && !(size == 1 && end == all && all > 1);
+    if (is_alike) counted_ += size;
+    if (sees_all_ && (!is_alike || end == all)) {
+      alike_ = counted_;
+      sees_all_ = false;
+    }
+    return is_alike;
+  }
+
+  // How many of an epoch's steps are in such launches: at most, as long as no epoch was seen.
+  std::int64_t alike_steps(std::int64_t all) const { return alike_ > 0 ? alike_ : all; }
+
+ private:
+  bool sees_all_ = false;  // the epoch so far, and all launches were alike
+  std::int64_t size_ = 0, counted_ = 0, alike_ = 0;
+};
+
+// Warms up, times steps by the clock alone, makes them ready for the recording, and records. Times must be of
+// the same work with and without the recording, and of no work that is done once: what is timed or recorded
+// are launches that are alike, within an epoch, or whole epochs where one has not enough of them.
 class ProfileSteps final : public Callback {
  public:
   explicit ProfileSteps(ProfileStepsOptions options) : options_(std::move(options)) {
@@ -27,34 +61,36 @@ class ProfileSteps final : public Callback {
   void begin(Run& run) override {
     state_ = State::skipping;
     profiler_.reset();
-    first_ = run.step();
+    window_.reset();
+    launches_ = {};
+    warm_launches_ = warm_epochs_ = 0;
+    parts_.clear();
+    begun_ = last_ = run.step();
+  }
+
+  void epoch_begin(Run& run) override {
+    launches_.begin_epoch();
+    if (window_ && window_->of_epochs && run.step() - window_->first >= window_->steps) close(run);
+    go_on(run);
   }
 
   void steps_end(Run& run) override {
-    switch (state_) {
-      case State::skipping:
-        if (run.step() - first_ < options_.skip) return;
-        return go_on(State::timed, run);
-      case State::timed:
-        if (run.step() - first_ < options_.steps) return;
-        synchronize(current_device());
-        plain_ = since(begin_) / static_cast<double>(run.step() - first_);
-        profiler_.emplace(options_.profile);
-        launches_ = 0;
-        return go_on(State::preparing, run);
-      case State::preparing:
-        if (++launches_ < kReady) return;
-        profiler_->restart();
-        return go_on(State::recorded, run);
-      case State::recorded:
-        if (run.step() - first_ < options_.steps) return;
-        return finish(run);
-      case State::done: return;
+    if (state_ == State::done) return;
+    const std::int64_t size = run.step() - std::exchange(last_, run.step());
+    const bool is_alike = launches_.add(size, run.epoch_step(), run.steps_per_epoch());
+    if (is_alike) ++warm_launches_;
+    if (run.epoch_step() == run.steps_per_epoch()) ++warm_epochs_;
+    if (window_ && !window_->of_epochs) {
+      if (!is_alike && !is_last_epoch(run))
+        window_.reset();  // the next epoch has room for it
+      else if (run.step() - window_->first >= window_->steps)
+        close(run);
     }
+    go_on(run);
   }
 
   void end(Run& run) override {
-    if (state_ == State::recorded && run.step() > first_) finish(run);
+    if (state_ == State::recording && window_ && run.step() > window_->first) finish(run);
     if (state_ != State::done)
       run.say(fmt::format("profile_steps: the training ended before {} steps were recorded", options_.steps));
     profiler_.reset();
@@ -63,26 +99,72 @@ class ProfileSteps final : public Callback {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr int kReady = 6;  // launches until all are captured anew, for the recording
-  enum class State { skipping, timed, preparing, recorded, done };
-  static double since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+  // Until everything is as it will stay: launches are captured for the few places that arrays alternate
+  // between, for the recording anew.
+  static constexpr int kReadyLaunches = 6, kReadyEpochs = 4;
+  static constexpr std::int64_t kParts = 3;  // of the steps that are timed; the median counts
+  enum class State { skipping, timing, preparing, recording, done };
+  struct Window {
+    bool of_epochs;
+    std::int64_t first, steps;
+    Clock::time_point begin;
+  };
+
+  static bool is_last_epoch(const Run& run) { return run.epoch() >= run.epochs(); }
+  static std::int64_t parts_of(std::int64_t all, std::int64_t size) { return (all + size - 1) / size; }
+
+  bool needs_epochs(const Run& run) const {
+    return launches_.alike_steps(run.steps_per_epoch()) < options_.steps;
+  }
+  bool is_warm(const Run& run) const {
+    return needs_epochs(run) ? warm_epochs_ >= kReadyEpochs : warm_launches_ >= kReadyLaunches;
   }
 
-  void go_on(State next, Run& run) {
-    state_ = next;
+  void go_on(Run& run) {
+    if (state_ == State::skipping && run.step() - begun_ >= options_.skip && is_warm(run))
+      state_ = State::timing;
+    if (state_ == State::preparing && is_warm(run)) state_ = State::recording;
+    if (!window_ && (state_ == State::timing || state_ == State::recording)) open(run);
+  }
+
+  // If it may begin here: at the beginning of an epoch, or where there is room for it.
+  void open(Run& run) {
+    const std::int64_t all = run.steps_per_epoch();
+    std::int64_t steps =
+        state_ == State::timing ? parts_of(options_.steps, kParts) : std::int64_t{options_.steps};
+    const bool of_epochs = needs_epochs(run);
+    if (of_epochs) {
+      if (run.epoch_step() > 0) return;
+      steps = parts_of(steps, all) * all;
+    } else if (run.epoch_step() + steps > launches_.alike_steps(all) &&
+               !(is_last_epoch(run) && state_ == State::recording)) {
+      return;
+    }
     synchronize(current_device());
-    first_ = run.step();
-    begin_ = Clock::now();
+    if (state_ == State::recording) profiler_->restart();
+    window_ = {of_epochs, run.step(), steps, Clock::now()};
+  }
+
+  void close(Run& run) {
+    if (state_ == State::recording) return finish(run);
+    synchronize(current_device());
+    const double seconds = std::chrono::duration<double>(Clock::now() - window_->begin).count();
+    parts_.push_back(seconds / static_cast<double>(run.step() - window_->first));
+    window_.reset();
+    if (std::ssize(parts_) < kParts) return;
+    profiler_.emplace(options_.profile);
+    warm_launches_ = warm_epochs_ = 0;
+    state_ = State::preparing;
   }
 
   void finish(Run& run) {
-    const std::int64_t steps = run.step() - first_;
+    const std::int64_t steps = run.step() - window_->first;
     for (std::int64_t i = 0; i < steps; ++i) profiler_->step();
     Profile made = profiler_->stop();
     profiler_.reset();
+    window_.reset();
     state_ = State::done;
-    made.plain_seconds = plain_ * static_cast<double>(steps);
+    made.plain_seconds = profiling::median(parts_) * static_cast<double>(steps);
     if (!options_.folder.empty()) made.save(options_.folder);
     run.say(made.table(10));
     if (options_.done) options_.done(made);
@@ -91,11 +173,12 @@ class ProfileSteps final : public Callback {
 
   const ProfileStepsOptions options_;
   State state_ = State::skipping;
+  Launches launches_;
   std::optional<Profiler> profiler_;
-  std::int64_t first_ = 0;  // step of the present state
-  Clock::time_point begin_;
-  double plain_ = 0;  // seconds of a step
-  int launches_ = 0;  // of preparing
+  std::optional<Window> window_;  // that is timed or recorded now
+  std::int64_t begun_ = 0, last_ = 0;
+  int warm_launches_ = 0, warm_epochs_ = 0;  // since the training or the recording began
+  std::vector<double> parts_;                // seconds of a step
 };
 
 }  // namespace

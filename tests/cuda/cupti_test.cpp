@@ -13,14 +13,18 @@
 #include <set>
 #include <thread>
 
+#include "../trainer_fixture.h"
 #include "base/log.h"
 #include "child_check.h"
 #include "fake_check.h"
+#include "profile/summary.h"
 #include "systole/backend/cuda.h"
+#include "systole/ir/text.h"
 #include "systole/runtime.h"
 #include "systole/runtime/timeline.h"
 #include "systole/tensor/compiled.h"
 #include "systole/tensor/creation.h"
+#include "systole/tensor/linalg.h"
 #include "systole/tensor/math.h"
 
 namespace systole::cuda {
@@ -86,12 +90,11 @@ class FakeCupti {
     watched_.cuLaunchKernel = [](Function function, unsigned x, unsigned y, unsigned z, unsigned a,
                                  unsigned b, unsigned c, unsigned shared, Stream stream, void** parameters,
                                  void** more) {
-      the->call();
-      if (the->captures_) the->node(cupti::kNodeCreated, kNode, 0);
+      the->launch();
       return the->driver_.cuLaunchKernel(function, x, y, z, a, b, c, shared, stream, parameters, more);
     };
     watched_.cuStreamBeginCapture = [](Stream stream, int mode) {
-      the->captures_ = true;
+      the->begin_capture();
       return the->driver_.cuStreamBeginCapture(stream, mode);
     };
     watched_.cuStreamEndCapture = [](Stream stream, Graph* graph) {
@@ -99,8 +102,15 @@ class FakeCupti {
       return the->driver_.cuStreamEndCapture(stream, graph);
     };
     watched_.cuGraphInstantiate = [](GraphExec* made, Graph graph, unsigned long long flags) {
-      the->node(cupti::kNodeCloned, kClone, kNode);
+      the->instantiate();
       return the->driver_.cuGraphInstantiate(made, graph, flags);
+    };
+    watched_.cuGraphLaunch = [](GraphExec graph, Stream stream) {
+      ++the->last_call;
+      if (the->plays)
+        for (const std::uintptr_t node : the->nodes)
+          the->add_kernel(timeline::now(), 10, the->last_call, node);
+      return the->driver_.cuGraphLaunch(graph, stream);
     };
     set_driver(&watched_);
     cupti::set_api(&table_);
@@ -112,8 +122,10 @@ class FakeCupti {
   FakeCupti(const FakeCupti&) = delete;
   FakeCupti& operator=(const FakeCupti&) = delete;
 
-  static constexpr std::uintptr_t kNode = 0x100, kClone = 0x200;  // captured, and in the graph that runs
+  static constexpr std::uintptr_t kNode = 0x1000, kClone = 0x2000;  // captured, and in the graph that runs
   int subscribe_status = 0, subscribed = 0;
+  bool plays = false;                 // what is launched has records
+  std::vector<std::uintptr_t> nodes;  // of the graph that was made ready last
   std::uint32_t last_call = 0;
   std::set<int> enabled;
 
@@ -141,7 +153,38 @@ class FakeCupti {
     add(record);
   }
 
-  // A launch, and a buffer that comes back.
+  void add_memset(std::int64_t begin, std::int64_t nanoseconds, std::uint32_t call, std::uint64_t node) {
+    cupti::MemsetRecord record{};
+    record.kind = cupti::kMemsets;
+    record.start = static_cast<std::uint64_t>(begin) + kAhead;
+    record.end = record.start + static_cast<std::uint64_t>(nanoseconds);
+    record.bytes = 64;
+    record.stream = 7;
+    record.call = call;
+    record.node = node;
+    add(record);
+  }
+
+  // A launch goes to the GPU or, as CUPTI tells after the call, to the graph that is captured.
+  void launch() {
+    call();
+    if (captures_)
+      node(cupti::kNodeCreated, captured_.emplace_back(kNode + made_++), 0);
+    else if (plays)
+      add_kernel(timeline::now(), 10, last_call);
+  }
+  void begin_capture() {
+    captures_ = true;
+    captured_.clear();
+  }
+  void instantiate() {
+    captures_ = false;
+    nodes.clear();
+    for (const std::uintptr_t original : captured_)
+      node(cupti::kNodeCloned, nodes.emplace_back(kClone + cloned_++), original);
+  }
+
+  // A call of the driver, and a buffer that comes back.
   void call() {
     ++last_call;
     cupti::CallData data{};
@@ -188,6 +231,8 @@ class FakeCupti {
   cupti::Request request_ = nullptr;
   cupti::Complete complete_ = nullptr;
   bool captures_ = false;
+  std::uintptr_t made_ = 0, cloned_ = 0;  // nodes
+  std::vector<std::uintptr_t> captured_;
   std::vector<std::vector<std::uint8_t>> records_;
   std::vector<std::uint8_t*> at_;
 };
@@ -333,6 +378,110 @@ TEST_F(Cupti, AGraphFromBeforeTheTimelineIsCapturedAnewOnce) {
   EXPECT_EQ(fake.violations(), "");
 }
 
+const Profile::Row& row_of(const Profile& profile, const std::string& name) {
+  for (const Profile::Row& row : profile.rows)
+    if (row.name == name) return row;
+  throw std::runtime_error("no row " + name);
+}
+
+// A graph that is captured once runs many times; a loop's body is captured as often as it runs in a launch; a
+// step may make several kernels, and a memset before them; and what is captured may be made ready twice.
+TEST_F(Cupti, ACallIsCountedEachTimeItsGraphRuns) {
+  constexpr int kLength = 3, kLaunches = 5;
+  constexpr const char* kDetails = R"({"kind":"library","ran":"it","dtype":"f32","bytes":100,"flops":7})";
+  FakeDriver fake;
+  FakeCupti cupti(fake);
+  const Device device(0);
+  timeline::start_collecting(10'000);
+  device.activate();
+  const auto make = [&](const char* label, int kernels) {
+    const cupti::Step step(label, kDetails);
+    for (int i = 0; i < kernels; ++i) cupti.launch();
+  };
+  cupti.plays = true;
+  for (int i = 0; i < 2; ++i) make("direct", 3);
+  cupti.plays = false;
+  std::uint32_t launch = 1'000'000;
+  cupti.begin_capture();
+  make("once", 1);
+  {
+    const cupti::Step loop("scan", R"({"kind":"scan"})");
+    for (int i = 0; i < kLength; ++i) {
+      make("body", 1);
+      make("body of several", 4);
+    }
+  }
+  make("after a memset", 2);
+  const std::size_t memset_at = 1 + 5 * kLength;
+  for (int graphs = 0; graphs < 2; ++graphs) {
+    cupti.instantiate();
+    ASSERT_EQ(cupti.nodes.size(), memset_at + 2);
+    for (int i = 0; i < kLaunches; ++i, ++launch) {
+      for (std::size_t n = 0; n < cupti.nodes.size(); ++n)
+        if (n == memset_at)
+          cupti.add_memset(timeline::now(), 10, launch, cupti.nodes[n]);
+        else
+          cupti.add_kernel(timeline::now(), 10, launch, cupti.nodes[n]);
+      cupti.flush();  // a buffer may end anywhere
+    }
+  }
+  const Profile p = profiling::summary(timeline::stop_collecting());
+  EXPECT_EQ(row_of(p, "direct").calls, 2);
+  EXPECT_EQ(row_of(p, "direct").launched.at(0).calls, 2 * 3);
+  EXPECT_EQ(row_of(p, "once").calls, 2 * kLaunches);
+  EXPECT_EQ(row_of(p, "body").calls, 2 * kLaunches * kLength);
+  EXPECT_EQ(row_of(p, "body of several").calls, 2 * kLaunches * kLength);
+  EXPECT_EQ(row_of(p, "body of several").launched.at(0).calls, 2 * kLaunches * kLength * 4);
+  int after_memset = 0;
+  for (const Profile::Row& row : p.rows)
+    if (row.name == "after a memset") {
+      EXPECT_EQ(row.calls, 2 * kLaunches) << row.kind;
+      ++after_memset;
+    }
+  EXPECT_EQ(after_memset, 2);
+  const Profile::Row& body = row_of(p, "body");  // 10 ns and 100 bytes each
+  EXPECT_NEAR(body.bytes_per_second(), 10e9, 1);
+}
+
+TEST_F(Cupti, ALoopsBodyIsCalledAsOftenAsItRunsInEveryLaunch) {
+  SYSTOLE_NEEDS_NVRTC();
+  constexpr int kLength = 3, kRuns = 6;
+  const ir::Graph graph = ir::parse(R"(systole.ir 1
+graph @body(%carry: f32[256,256], %x: f32[256,256]) {
+  %s = add(%carry, %x)
+  %t = tanh(%s)
+  return %t, %s
+}
+graph @main(%a: f32[256,256], %xs: f32[3,256,256]) {
+  %c, %all = scan(%a, %xs) {length=3, carries=1, xs=1, reverse=false} @body : f32[256,256], f32[3,256,256]
+  return %c, %all
+}
+)");
+  FakeDriver fake;
+  fake.set_kernel(0, [](FakeLaunch&) {});
+  FakeCupti cupti(fake);
+  cupti.plays = true;
+  const Device device(0);
+  const auto session = make_session(make_module(device, graph, {}));
+  runtime::RunArguments arguments;
+  arguments.per_device = {{uploaded(Literal(Type{DType::f32, {256, 256}}), device),
+                           uploaded(Literal(Type{DType::f32, {3, 256, 256}}), device)}};
+  session->run(arguments);
+  timeline::start_collecting(10'000);
+  for (int i = 0; i < kRuns; ++i) session->run(arguments);
+  timeline::Collected all = timeline::stop_collecting();
+  std::erase_if(all.events, [&](const auto& event) { return all.texts[event.category] != "gpu"; });
+  const Profile p = profiling::summary(std::move(all));
+  EXPECT_EQ(fake.count("cuGraphLaunch"), kRuns);
+  int rows = 0;
+  for (const Profile::Row& row : p.rows)
+    if (row.kind != "copy" && row.kind != "memset") {
+      EXPECT_EQ(row.calls, kLength * kRuns) << row.name;
+      ++rows;
+    }
+  EXPECT_GE(rows, 1);
+}
+
 TEST_F(Cupti, ThatRefusesLeavesStepsThatAreWaitedForAndOneLineSaysWhy) {
   SYSTOLE_NEEDS_NVRTC();
   FakeDriver fake;
@@ -432,6 +581,88 @@ TEST_F(CuptiOnGpu, ATracedStepHasKernelsInsideItsWallTime) {
   EXPECT_GE(kernels, kRuns + 1);
   EXPECT_GT(sum, 0);
   EXPECT_LT(sum, wall);
+}
+
+// Bytes per second by this many calls are what memory or caches may do; by too few they would be far below.
+void expect_sane_rates(const Profile& p) {
+  for (const Profile::Row& row : p.rows) {
+    if (row.kind == "copy" || row.kind == "memset" || row.bytes < (1 << 20)) continue;
+    EXPECT_GT(row.bytes_per_second(), 1e10) << row.name;
+    EXPECT_LT(row.bytes_per_second(), 3e13) << row.name;
+  }
+}
+
+std::string refusal_of(const Profile& p) {
+  return p.source == "CUPTI" ? "" : "times are by " + p.source + ", not CUPTI's";
+}
+
+TEST_F(CuptiOnGpu, AProfileCountsTheCallsOfAGraphThatIsLaunchedManyTimes) {
+  constexpr int kRuns = 50;
+  const DeviceScope scope("cuda");
+  const Tensor x = ones({2048, 2048}).eval(), w = full({2048, 2048}, 0.001).eval();
+  const auto f =
+      systole::compile([](const Tensor& a, const Tensor& b) { return sum(exp(matmul(a, b)), {1}); });
+  Tensor y;
+  const Profile p = profile([&] { y = f(x, w).eval(); }, {.steps = kRuns});
+  if (const std::string reason = refusal_of(p); !reason.empty()) GTEST_SKIP() << reason;
+  ASSERT_FALSE(p.rows.empty());
+  for (const Profile::Row& row : p.rows) {
+    if (row.kind == "copy" || row.kind == "memset") continue;
+    EXPECT_EQ(row.calls, kRuns) << row.name << '\n' << p.table();
+    EXPECT_LE(row.share_of_roof(), 3) << row.name;  // caches are faster than memory
+  }
+  expect_sane_rates(p);
+}
+
+TEST_F(CuptiOnGpu, AProfileCountsTheCallsOfALoopsBody) {
+  constexpr int kRuns = 20, kLength = 7;
+  const DeviceScope scope("cuda");
+  const Tensor xs = full({kLength, 1024, 1024}, 0.5).eval(), w = full({1024, 1024}, 0.001).eval();
+  const auto f = systole::compile([w](const Tensor& x) { return sum(exp(matmul(tanh(x), w)), {1}); });
+  Tensor y;
+  const Profile p = profile([&] { y = f.many(xs).eval(); }, {.steps = kRuns});
+  if (const std::string reason = refusal_of(p); !reason.empty()) GTEST_SKIP() << reason;
+  int bodies = 0;
+  for (const Profile::Row& row : p.rows) {
+    if (row.kind == "copy" || row.kind == "memset") continue;
+    if (row.name.find("k0_0_") == std::string::npos) continue;
+    EXPECT_EQ(row.calls, kRuns * kLength) << row.name << '\n' << p.table();
+    ++bodies;
+  }
+  EXPECT_GE(bodies, 1) << p.table();
+  expect_sane_rates(p);
+}
+
+// Two launches of 4 steps an epoch, and a step of a smaller batch, which is another program.
+TEST_F(CuptiOnGpu, ATrainingIsRecordedWhenAllIsCaptured) {
+  const DeviceScope scope("cuda");
+  const Points data = points(260);
+  Net net = seeded_net();
+  training::Trainer trainer(net, optim::Adam(net), {.loss = "cross_entropy"});
+  Profile p;
+  trainer.fit(data::arrays(data.x, data.y),
+              {.epochs = 1000,
+               .batch = 32,
+               .verbose = 0,
+               .callbacks = {training::profile_steps({.folder = {},
+                                                      .steps = 8,
+                                                      .stop = true,
+                                                      .done = [&](const Profile& made) { p = made; },
+                                                      .profile = {.roof = false}})},
+               .steps_per_call = 4});
+  if (const std::string reason = refusal_of(p); !reason.empty()) GTEST_SKIP() << reason;
+  EXPECT_EQ(p.steps, 8);
+  for (const Profile::Span& span : p.spans())
+    EXPECT_NE(span.category, "compile") << span.name << " at " << span.begin;
+  int bodies = 0;
+  for (const Profile::Row& row : p.rows) {
+    if (row.kind == "copy" || row.kind == "memset" || row.name.find("k0_0_") == std::string::npos) continue;
+    EXPECT_EQ(row.calls, 8) << row.name << '\n' << p.table();
+    ++bodies;
+  }
+  EXPECT_GE(bodies, 1) << p.table();
+  EXPECT_LT(p.slowdown(), 20);  // of two launches; with a compilation in either it would be hundreds
+  EXPECT_GT(p.slowdown(), 0.05);
 }
 
 }  // namespace

@@ -52,10 +52,12 @@ class SYSTOLE_API Run {
  public:
   virtual ~Run() = default;
   virtual Trainer& trainer() = 0;
-  virtual std::int64_t epoch() const = 0;   // from 1
-  virtual std::int64_t epochs() const = 0;  // as asked for
-  virtual std::int64_t step() const = 0;    // done in all, over epochs
-  virtual const Logs& logs() const = 0;     // of the epoch so far; in epoch_end with the validation's
+  virtual std::int64_t epoch() const = 0;            // from 1
+  virtual std::int64_t epochs() const = 0;           // as asked for
+  virtual std::int64_t step() const = 0;             // done in all, over epochs
+  virtual std::int64_t epoch_step() const = 0;       // done of this epoch
+  virtual std::int64_t steps_per_epoch() const = 0;  // of every epoch
+  virtual const Logs& logs() const = 0;  // of the epoch so far; in epoch_end with the validation's
   virtual const History& history() const = 0;
   virtual double lr() const = 0;
   virtual void set_lr(double lr) = 0;
@@ -134,9 +136,10 @@ struct ReduceOnPlateauOptions {
 };
 SYSTOLE_API CallbackRef reduce_on_plateau(ReduceOnPlateauOptions options = {});
 
-// A part of the training under the profiler (profile.h): after `skip` steps, `steps` by the clock alone and
-// as many recorded, rounded up to launches. The folder gets index.html, trace.json and profile.json, fit's
-// output the table.
+// A part of the training under the profiler (profile.h): after `skip` steps, and as many more as it takes
+// until nothing is compiled or captured any more, `steps` by the clock alone and as many recorded. They are
+// rounded up to launches of one size within an epoch; to whole epochs where one has fewer. The folder gets
+// index.html, trace.json and profile.json, fit's output the table.
 struct ProfileStepsOptions {
   std::filesystem::path folder = "profile";
   std::int64_t skip = 10, steps = 50;

@@ -24,10 +24,18 @@ namespace systole::cuda::cupti {
 
 std::atomic<bool> recording{false};
 
+// One of the kernels that the call made stands for it: that of the first record that comes, by the number of
+// its launch or node. In a graph it stands for the call again each time it runs, and so do copies of it, in
+// every graph made from what was captured. Not by what is made first, since that may be a memset, and since
+// CUPTI tells of a launch that is captured twice, as a launch and as a node.
+struct Call {
+  std::int64_t step = 0;
+  std::uint64_t counted = 0;  // 0: none yet
+};
+
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20, kAlignment = 8;
-constexpr std::int64_t kNoStep = -1;
 constexpr std::array kKinds = {kKernels, kCopies, kMemsets, kPeerCopies};
 constexpr std::array<std::pair<int, int>, 13> kCallbacks = {{{kOfResources, kNodeCreated},
                                                              {kOfResources, kNodeCloned},
@@ -43,8 +51,7 @@ constexpr std::array<std::pair<int, int>, 13> kCallbacks = {{{kOfResources, kNod
                                                              {kOfRuntime, kRuntimeLaunchEx},
                                                              {kOfRuntime, kRuntimeLaunch13}}};
 
-thread_local std::int64_t current_step = kNoStep;
-thread_local bool is_first = false;  // nothing was made in the step yet
+thread_local const std::shared_ptr<Call>* current_call = nullptr;  // of the step; null outside of steps
 
 // A record, as the timeline wants it.
 struct Work {
@@ -110,19 +117,18 @@ class Recorder {
  private:
   struct Named {
     std::string label, details;
-    bool is_first = false;
   };
-  // Work is of a step, and one of each step's is the first.
+  // What a call made: by the number of its launch, or of the node that was captured.
   struct Made {
-    std::int64_t step = kNoStep;
-    bool is_first = false;
+    std::shared_ptr<Call> call;
+    std::uint64_t number = 0;
   };
 
   std::string begin(const Api& api);
   void end(const Api& api) const;
   std::string set_clock(const Api& api);
   void wait() const;
-  Named step_of(std::uint32_t call, std::uint64_t node);
+  Named step_of(std::uint32_t call, std::uint64_t node, bool* stands_for_call = nullptr);
   template <class Record>
   void add(std::vector<Work>& all, const Record& record, const std::string& what, std::string details,
            const Named& step) const;
@@ -308,14 +314,14 @@ void Recorder::set_api(const Api* api) {
 std::int64_t Recorder::number(const std::string& label, const std::string& details) {
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = numbers_.try_emplace({label, details}, static_cast<std::int64_t>(steps_.size()));
-  if (is_new) steps_.push_back({label, details, false});
+  if (is_new) steps_.push_back({label, details});
   return at->second;
 }
 
 void Recorder::made(std::uint32_t call) {
-  if (current_step == kNoStep) return;
+  if (current_call == nullptr) return;
   const std::lock_guard lock(mutex_);
-  by_call_[call] = {current_step, std::exchange(is_first, false)};
+  by_call_[call] = {*current_call, call};
 }
 
 // A node of a graph that is captured is of this thread's step; a copy, when the graph is made ready, of its
@@ -323,29 +329,32 @@ void Recorder::made(std::uint32_t call) {
 void Recorder::node_made(Node node, Node original) {
   const Api& api = *api_.load();
   std::uint64_t id = 0, original_id = 0;
-  if ((original == nullptr && current_step == kNoStep) || api.cuptiGetGraphNodeId(node, &id) != 0 ||
+  if ((original == nullptr && current_call == nullptr) || api.cuptiGetGraphNodeId(node, &id) != 0 ||
       (original != nullptr && api.cuptiGetGraphNodeId(original, &original_id) != 0))
     return;
   const std::lock_guard lock(mutex_);
   if (original == nullptr)
-    by_node_[id] = {current_step, std::exchange(is_first, false)};
+    by_node_[id] = {*current_call, id};
   else if (const auto known = by_node_.find(original_id); known != by_node_.end())
     by_node_[id] = Made(known->second);
 }
 
-Recorder::Named Recorder::step_of(std::uint32_t call, std::uint64_t node) {
+// `stands_for_call` is for a kernel, and tells whether it is the one of its call that counts.
+Recorder::Named Recorder::step_of(std::uint32_t call, std::uint64_t node, bool* stands_for_call) {
   const std::lock_guard lock(mutex_);
   Made made;
   if (node != 0) {
     if (const auto known = by_node_.find(node); known != by_node_.end()) made = known->second;
   } else if (const auto known = by_call_.find(call); known != by_call_.end()) {
-    made = known->second;
+    made = std::move(known->second);
     by_call_.erase(known);
   }
-  if (made.step == kNoStep) return {};
-  Named named = steps_[static_cast<std::size_t>(made.step)];
-  named.is_first = made.is_first;
-  return named;
+  if (!made.call) return {};
+  if (stands_for_call != nullptr) {
+    if (made.call->counted == 0) made.call->counted = made.number;
+    *stands_for_call = made.call->counted == made.number;
+  }
+  return steps_[static_cast<std::size_t>(made.call->step)];
 }
 
 template <class Record>
@@ -374,10 +383,11 @@ void Recorder::read(std::uint8_t* buffer, std::size_t valid) {
         const std::string name = readable(record.name);
         const std::string grid = fmt::format("{}x{}x{}", record.grid_x, record.grid_y, record.grid_z),
                           block = fmt::format("{}x{}x{}", record.block_x, record.block_y, record.block_z);
-        const Named step = step_of(record.call, record.node);
+        bool stands_for_call = false;
+        const Named step = step_of(record.call, record.node, &stands_for_call);
         std::string details =
             timeline::details({{"work", name},
-                               {"first", number(step.is_first)},
+                               {"first", number(stands_for_call)},
                                {"grid", grid},
                                {"block", block},
                                {"registers", number(record.registers)},
@@ -437,12 +447,12 @@ void forget(const Device& device) {
   if (is_recording()) recorder().forget(device);
 }
 
-std::int64_t Step::enter(const std::string& label, const std::string& details) {
-  is_first = true;
-  return std::exchange(current_step, recorder().number(label, details));
+void Step::enter(const std::string& label, const std::string& details) {
+  call_ = std::make_shared<Call>(Call{recorder().number(label, details)});
+  outer_ = std::exchange(current_call, &call_);
 }
 
-void Step::leave(std::int64_t outer) { current_step = outer; }
+void Step::leave() const { current_call = outer_; }
 
 void set_api(const Api* api) { recorder().set_api(api); }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "backend/cpu/executor.h"
 #include "backend/cpu/target.h"
+#include "backend/cuda/schedule.h"
 #include "compile/program.h"
 #include "generated_only.h"
 #include "golden_check.h"
@@ -111,6 +113,66 @@ TEST(Explain, AStepOfT1TakesAtMostTwelveKernels) {
     const lower::Tally tally = lower::tally(program);
     EXPECT_LE(tally.kernels + tally.library_calls + tally.copies, 12);
     expect_golden("t1.txt", lower::to_string(program));
+  }
+}
+
+// What a GPU is told, without one and without its libraries.
+class Gpu final : public lower::Target {
+ public:
+  std::string_view name() const override { return "gpu"; }
+  lower::KernelLimits limits() const override {
+    return {.nodes = 400, .buffers = 500, .cuts_rows = true, .room = std::int64_t{64} << 20};
+  }
+};
+
+bool has(const lower::Step& step, ir::Op op) {
+  const auto& nodes = step.region.graph.nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [&](const ir::Node& node) { return node.op == op; });
+}
+
+// The gradient of the hidden layer is masked where it is multiplied: the sums for its bias and the product
+// for its weights read that, and run beside each other.
+TEST(Explain, AGradientOfWeightsDoesNotWaitForThatOfTheBias) {
+  for (const cli::bench::Workload& work : cli::bench::workloads(false)) {
+    if (work.name != "T1" && work.name != "T2" && work.name != "T3") continue;
+    SCOPED_TRACE(work.name + "@" + std::to_string(work.batch));
+    const std::int64_t hidden = work.name == "T2" ? 64 : 128;
+    const Gpu gpu;
+    const lower::Program program =
+        lower::make_program(lower::prepared(cli::bench::step_graph(work), gpu), gpu);
+    const Shape layer{work.batch, hidden};
+    std::vector<std::size_t> masks, sums, products;
+    lower::BufferId masked = -1;
+    for (std::size_t s = 0; s < program.steps.size(); ++s) {
+      const lower::Step& step = program.steps[s];
+      const auto shape = [&](lower::BufferId b) {
+        return program.buffers[static_cast<std::size_t>(b)].type.shape;
+      };
+      const auto reads = [&](lower::BufferId b) {
+        return std::find(step.inputs.begin(), step.inputs.end(), b) != step.inputs.end();
+      };
+      if (masked >= 0 && reads(masked)) {
+        if (step.group == lower::GroupKind::rows) sums.push_back(s);
+        if (step.group == lower::GroupKind::contraction && step.outputs.size() == 3) products.push_back(s);
+      }
+      // The layer itself has a mask among its results.
+      if (step.group == lower::GroupKind::contraction && step.outputs.size() == 1 &&
+          shape(step.outputs[0]) == layer && has(step, ir::Op::select)) {
+        masks.push_back(s);
+        masked = step.outputs[0];
+      }
+    }
+    ASSERT_EQ(masks.size(), 1u) << lower::to_string(program);
+    ASSERT_EQ(sums.size(), 1u) << lower::to_string(program);
+    ASSERT_EQ(products.size(), 1u) << lower::to_string(program);
+    EXPECT_FALSE(has(program.steps[sums[0]], ir::Op::select));
+    const cuda::Schedule schedule = cuda::make_schedule(program);
+    EXPECT_NE(schedule.lane[sums[0]], schedule.lane[products[0]]);
+    const auto waits = [&](std::size_t step, std::size_t for_which) {
+      const std::vector<std::int32_t>& list = schedule.waits[step];
+      return std::find(list.begin(), list.end(), static_cast<std::int32_t>(for_which)) != list.end();
+    };
+    EXPECT_FALSE(waits(products[0], sums[0]) || waits(sums[0], products[0]));
   }
 }
 

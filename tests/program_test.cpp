@@ -297,6 +297,101 @@ TEST(Fusion, WorkOnAProductIsItsEpilogue) {
   expect_same_values(graph, program);
 }
 
+// A layer's gradient is masked, then summed for its bias and multiplied for its weights.
+ir::Graph masked_gradient(const std::string& mask, const std::string& rest) {
+  return graph_of("%g: f32[8,3], %w: f32[3,6], %x: f32[8,5], %h: f32[8,6]", R"(
+  %d = dot_general(%g, %w) {a_contract=[1], b_contract=[0]}
+  %zero = constant() {value=f32[](0)}
+  %z = broadcast(%zero) {shape=[8,6]}
+  )" + mask + R"(
+  %off = less_equal(%m, %z)
+  %y = select(%off, %z, %d)
+  %b = reduce(%y) {axes=[0]}
+  )" + rest);
+}
+
+TEST(Fusion, WhatSumsAndOthersReadOfAProductIsMadeWithIt) {
+  const ir::Graph graph = masked_gradient("%m = neg(%h)", R"(
+  %v = dot_general(%x, %y) {a_contract=[0], b_contract=[0]}
+  return %b, %v)");
+  const lower::Program program = program_of(graph);
+  EXPECT_EQ(steps_of(program),
+            "contraction dot_general broadcast neg less_equal select\nrows[*8, 6] reduce\n"
+            "contraction dot_general\n");
+  ASSERT_EQ(program.steps.size(), 3u);
+  EXPECT_EQ(program.steps[0].outputs.size(), 1u);
+  EXPECT_EQ(program.steps[1].inputs, program.steps[0].outputs);  // and nothing else
+  EXPECT_EQ(program.steps[2].inputs[1], program.steps[0].outputs[0]);
+  expect_same_values(graph, program);
+}
+
+TEST(Fusion, SumsKeepTheWorkOnAProductThatIsNotBetterMadeWithIt) {
+  const std::string multiplied = R"(
+  %v = dot_general(%x, %y) {a_contract=[0], b_contract=[0]}
+  return %b, %v)";
+  const std::string sums = "rows[*8, 6] broadcast less_equal select reduce\n",
+                    bare = "contraction dot_general\n";
+  const auto expect_steps = [](const ir::Graph& graph, const std::string& steps) {
+    const lower::Program program = program_of(graph);
+    EXPECT_EQ(steps_of(program), steps);
+    expect_same_values(graph, program);
+  };
+  // Nobody else reads it.
+  expect_steps(masked_gradient("%m = neg(%h)", "return %b"),
+               bare + "rows[*8, 6] broadcast neg less_equal select reduce\n");
+  // The product would wait for what it does not need.
+  expect_steps(masked_gradient("%m = sort(%h) {axis=0}", multiplied), bare + "special sort\n" + sums + bare);
+  // What the mask leaves is read in another order.
+  expect_steps(graph_of("%g: f32[6,3], %w: f32[3,6], %x: f32[6,5], %h: f32[6,6]", R"(
+  %d = dot_general(%g, %w) {a_contract=[1], b_contract=[0]}
+  %t = transpose(%d) {permutation=[1,0]}
+  %y = mul(%h, %t)
+  %b = reduce(%y) {axes=[0]}
+  %v = dot_general(%x, %y) {a_contract=[0], b_contract=[0]}
+  return %b, %v)"),
+               bare + "rows[*6, 6] transpose mul reduce\n" + bare);
+  // It takes a sum of the same rows.
+  expect_steps(graph_of("%g: f32[8,3], %w: f32[3,6], %x: f32[8,5]", R"(
+  %d = dot_general(%g, %w) {a_contract=[1], b_contract=[0]}
+  %s = reduce(%d) {axes=[1]}
+  %sb = broadcast(%s) {shape=[8,6], axes=[0]}
+  %y = sub(%d, %sb)
+  %b = reduce(%y) {axes=[1]}
+  %v = dot_general(%x, %y) {a_contract=[0], b_contract=[0]}
+  return %b, %v)"),
+               bare + "rows[8, *6] reduce broadcast sub reduce\n" + bare);
+  // The rows want another value of it, too, which is not stored now.
+  expect_steps(graph_of("%g: f32[8,3], %w: f32[3,6], %x: f32[8,5]", R"(
+  %d = dot_general(%g, %w) {a_contract=[1], b_contract=[0]}
+  %e = exp(%d)
+  %y = neg(%e)
+  %b = reduce(%y) {axes=[0]}
+  %c = reduce(%e) {axes=[0]}
+  %v = dot_general(%x, %y) {a_contract=[0], b_contract=[0]}
+  return %b, %c, %v)"),
+               bare + "rows[*8, 6] exp neg reduce reduce\n" + bare);
+  // A kernel of both would have too many buffers.
+  class Narrow final : public lower::Target {
+    std::string_view name() const override { return "narrow"; }
+    lower::KernelLimits limits() const override { return {.buffers = 4}; }
+  };
+  const ir::Graph large = masked_gradient("%m = neg(%h)", R"(
+  %v = dot_general(%x, %y) {a_contract=[0], b_contract=[0]}
+  %t = tanh(%d)
+  return %b, %v, %t)");
+  EXPECT_EQ(steps_of(lower::make_program(large, Narrow())),
+            "contraction dot_general tanh\nrows[*8, 6] broadcast neg less_equal select reduce\n" + bare);
+  EXPECT_EQ(steps_of(program_of(large)),
+            "contraction dot_general broadcast neg less_equal select tanh\nrows[*8, 6] reduce\n" + bare);
+  // A library makes the product.
+  const Library library;
+  const ir::Graph claimed = masked_gradient("%m = neg(%h)", multiplied);
+  const lower::Program program = lower::make_program(claimed, library);
+  EXPECT_EQ(steps_of(program),
+            "library dot_general\nrows[*8, 6] broadcast neg less_equal select reduce\nlibrary dot_general\n");
+  EXPECT_EQ(library.asked, "dot_general3 dot_general3 ");
+}
+
 TEST(Fusion, TwoSumsOfOneArrayTakeOnePass) {
   const ir::Graph graph = graph_of("%x: f32[64, 8], %g: f32[64, 8]", R"(
   %p = mul(%x, %g)

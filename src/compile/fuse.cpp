@@ -1,7 +1,8 @@
 // Groups grow by merging. A consumer joins the group of what it reads at its own point; groups that read the
 // same rows join side by side; cheap work read in another order is inlined; libraries are asked, and what
-// follows a contraction element by element becomes part of it; updates that nothing else reads share one
-// kernel. Inside a group everything is read at the point, or at its row: what is read elsewhere is stored.
+// follows a contraction element by element becomes part of it, even if sums had it before; updates that
+// nothing else reads share one kernel. Inside a group everything is read at the point, or at its row: what is
+// read elsewhere is stored.
 
 #include "compile/fuse.h"
 
@@ -14,6 +15,7 @@
 
 #include "compile/groups.h"
 #include "compile/links.h"
+#include "compile/product_work.h"
 #include "systole/base/error.h"
 
 namespace systole::lower {
@@ -278,12 +280,21 @@ class Fuser {
       throw Error(ErrorKind::kInternal, std::string(target_.name()),
                   "declined a composite that it claimed before", {},
                   graph_.node(part.anchor).as<ir::CompositeAttrs>().name);
-    if (part.kind != GroupKind::contraction || followers.empty()) return;
+    if (part.kind != GroupKind::contraction) return;
     if (std::string reason = target_.epilogue_refusal(graph_, part.anchor); !reason.empty()) {
-      refusals_.push_back({std::string(op_name(part.anchor)), std::move(reason)});
+      if (!followers.empty()) refusals_.push_back({std::string(op_name(part.anchor)), std::move(reason)});
       return;
     }
-    groups_.absorb(g, followers[0]);
+    if (!followers.empty()) groups_.absorb(g, followers[0]);
+    for (const std::int32_t next : groups_.next(g))
+      if (groups_[next].kind == GroupKind::rows) take_from_rows(g, next);
+  }
+
+  void take_from_rows(std::int32_t g, std::int32_t rows) {
+    std::vector<std::int32_t> nodes = work_on_product(graph_, groups_, g, rows);
+    if (nodes.empty()) return;
+    const std::int32_t made = groups_.split(rows, std::move(nodes));
+    groups_.absorb(too_large(g, made).empty() ? g : rows, made);
   }
 
   bool follows_at_the_point(std::int32_t g, std::int32_t next) {

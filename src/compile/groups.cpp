@@ -128,6 +128,28 @@ void Groups::dissolve(std::int32_t group) {
   parts_[at(group)] = {};
 }
 
+std::int32_t Groups::split(std::int32_t group, std::vector<std::int32_t> nodes) {
+  const std::int32_t made = count();
+  Part& part = parts_.emplace_back();
+  Part& rest = parts_[at(group)];
+  marks_.push_back(0);
+  order_.insert(order_.begin() + place_[at(group)], made);
+  place_.push_back(place_[at(group)]);
+  for (std::int32_t p = place_[at(made)]; p < made + 1; ++p) place_[at(order_[at(p)])] = p;
+
+  for (const std::int32_t i : nodes) group_of_[at(i)] = made;
+  part.nodes = std::move(nodes);
+  std::erase_if(rest.nodes, [&](std::int32_t i) { return of(i) == made; });
+  std::set<std::int32_t> readers = std::exchange(rest.readers, {});
+  readers.insert(rest.nodes.begin(), rest.nodes.end());
+  for (const std::int32_t reader : readers)
+    for (const Link& link : sources(reader)) {
+      if (of(link.source) == made) part.readers.insert(reader);
+      if (of(link.source) == group && of(reader) != group) rest.readers.insert(reader);
+    }
+  return made;
+}
+
 // `reader` reads what the node reads, where it read the node.
 void Groups::look_through(std::int32_t reader, std::int32_t node) {
   std::vector<Link> kept;

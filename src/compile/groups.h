@@ -48,6 +48,8 @@ class Groups {
   void absorb(std::int32_t into, std::int32_t group);
   // The group's nodes become inlined: whoever read them reads what they read.
   void dissolve(std::int32_t group);
+  // Nodes that read nothing of the group's others leave it and are a map, which it waits for.
+  std::int32_t split(std::int32_t group, std::vector<std::int32_t> nodes);
 
   // What one kernel of these two groups (or of one, twice) reads and writes.
   std::size_t buffers(std::int32_t a, std::int32_t b) const;

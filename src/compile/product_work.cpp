@@ -1,0 +1,72 @@
+#include "compile/product_work.h"
+
+#include <algorithm>
+#include <set>
+
+namespace systole::lower {
+
+namespace {
+
+using Nodes = std::set<std::int32_t>;
+
+// Of the group's nodes those that others read or that leave the graph.
+Nodes stored_of(const Groups& groups, std::int32_t group) {
+  Nodes stored;
+  for (const std::int32_t i : groups[group].nodes)
+    if (groups.is_output(i)) stored.insert(i);
+  for (const std::int32_t reader : groups[group].readers)
+    for (const Link& link : groups.sources(reader))
+      if (groups.of(link.source) == group) stored.insert(link.source);
+  return stored;
+}
+
+// The work of its group that makes the node of the product at every point, and of what the product waits for
+// anyway; none when it takes more.
+Nodes work_for(const ir::Graph& graph, Groups& groups, std::int32_t product, std::int32_t node) {
+  const std::int64_t points = graph.node(groups[product].anchor).types[0].shape.count();
+  Nodes work = {node};
+  std::vector<std::int32_t> stack = {node};
+  bool reads_product = false;
+  while (!stack.empty()) {
+    const std::int32_t i = stack.back();
+    stack.pop_back();
+    if (ir::info(graph.node(i).op).op_class != ir::OpClass::elementwise ||
+        graph.node(i).types[0].shape.count() != points)
+      return {};
+    for (const Link& link : groups.sources(i)) {
+      const std::int32_t source = groups.of(link.source);
+      if (source == groups.of(node)) {
+        if (work.insert(link.source).second) stack.push_back(link.source);
+      } else if (source == product) {
+        if (link.reads != Link::Reads::same) return {};
+        reads_product = true;
+      } else if (source >= 0 && !groups.depends(source, product)) {
+        return {};
+      }
+    }
+  }
+  return reads_product ? work : Nodes{};
+}
+
+}  // namespace
+
+std::vector<std::int32_t> work_on_product(const ir::Graph& graph, Groups& groups, std::int32_t product,
+                                          std::int32_t rows) {
+  const Nodes stored = stored_of(groups, rows);
+  Nodes found;
+  for (const std::int32_t i : stored) {
+    const Nodes work = work_for(graph, groups, product, i);
+    const auto is_handed_on = [&](const Link& link) {
+      return work.contains(link.source) && !stored.contains(link.source);
+    };
+    const bool hands_on_more =
+        std::any_of(groups[rows].nodes.begin(), groups[rows].nodes.end(), [&](std::int32_t reader) {
+          const std::vector<Link>& sources = groups.sources(reader);
+          return !work.contains(reader) && std::any_of(sources.begin(), sources.end(), is_handed_on);
+        });
+    if (!hands_on_more) found.insert(work.begin(), work.end());
+  }
+  return {found.begin(), found.end()};
+}
+
+}  // namespace systole::lower

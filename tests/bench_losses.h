@@ -45,8 +45,8 @@ inline const std::vector<PeerLosses>& peer_losses() {
       {"T1", 64, "tf32", kManySteps, {3.1745, 3.1841, 3.0699}, 2e-3},
       {"T2", 64, "tf32", kOneStep, {4.4792, 3.268, 2.659}, 0, 2e-3},
       {"T2", 64, "tf32", kManySteps, {4.479, 3.109, 2.696}, 0, 2e-3},
-      {"T2", 64, "tf32", kOneStep, {4.4789, 3.2663, 2.6629}, 2e-3},    // the first convolution in tf32 too,
-      {"T2", 64, "tf32", kManySteps, {4.4789, 3.1040, 2.6922}, 2e-3},  // by bench_losses.py
+      {"T2", 64, "tf32", kOneStep, {4.4791, 3.2677, 2.6594}, 2e-3},  // all but the first convolution in tf32,
+      {"T2", 64, "tf32", kManySteps, {4.4791, 3.1084, 2.6958}, 2e-3},  // by bench_losses.py
       {"T2", 512, "bf16", kOneStep, {4.5065, 3.502, 3.06}, 1.5e-2},
       {"T3", 128, "tf32", kOneStep, {7.810, 10.611, 10.895}, 1e-2},
       {"T4", 256, "bf16", kOneStep, {8.075, 7.625, 7.15}, 0, 1e-2},

@@ -1,7 +1,7 @@
 """Prints first losses of T2 and T3 as tensor cores in tf32 give them: f32 arithmetic in JAX on the CPU, the factors of
 chosen products rounded to ten bits as the hardware rounds them. What is rounded is what matters. The peers' convolution
-of three channels stays in f32; with every other product rounded, their losses come out. Ours pads the channels to four
-and rounds there too. Run by hand: python bench_losses.py"""
+of three channels stays in f32, and so does ours; with every other product rounded, their losses come out.
+Run by hand: python bench_losses.py"""
 
 import jax
 import jax.numpy as jnp

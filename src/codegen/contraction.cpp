@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 
 #include "compile/strided.h"
 #include "systole/base/error.h"
@@ -256,19 +255,39 @@ Product convolution_product(const lower::Step& step, Function& function) {
 
 }  // namespace
 
-void store_result(const lower::Step& step, Function& function, const Product& product,
-                  const std::string& value) {
+void store_results(const lower::Step& step, Function& function, const Product& product,
+                   const Results& results) {
   Writer& w = function.writer();
-  w.open(fmt::format("if (m < {} && n < {})", product.rows, product.columns));
-  if (!product.place.empty()) w.line(fmt::format("const s_index place = {};", product.place));
   Elements& elements = function.elements();
-  elements.push();
-  elements.define({step.region.anchor, 0}, value);
-  std::vector<std::size_t> outputs(step.region.graph.outputs().size());
-  std::iota(outputs.begin(), outputs.end(), std::size_t{0});
-  function.store(outputs, std::vector<Index>(outputs.size(), product.point));
-  elements.pop();
-  w.close();
+  const ir::Graph& region = step.region.graph;
+  const bool is_one = results.count == 1;
+  const auto each = [&](const std::function<void()>& body) {
+    if (!is_one) w.line("S_UNROLL");
+    w.open(is_one ? std::string() : fmt::format("for (s_i32 i = 0; i < {}; ++i)", results.count));
+    results.place(w);
+    w.open(fmt::format("if ({}{}m < {} && n < {})", results.condition,
+                       results.condition.empty() ? "" : " && ", product.rows, product.columns));
+    if (!product.place.empty()) w.line(fmt::format("const s_index place = {};", product.place));
+    body();
+    w.close();
+    w.close();
+  };
+  const auto kept = [&](std::size_t output) { return fmt::format("kept{}{}", output, is_one ? "" : "[i]"); };
+  for (std::size_t o = 0; o < region.outputs().size(); ++o)
+    w.line(fmt::format("{} kept{}{};", storage_type(region.output_type(o).dtype), o,
+                       is_one ? "" : fmt::format("[{}]", results.count)));
+  each([&] {
+    results.value(w);
+    elements.push();
+    elements.define({step.region.anchor, 0}, "value");
+    for (std::size_t o = 0; o < region.outputs().size(); ++o)
+      w.line(fmt::format("{} = {};", kept(o), elements.bits_at(region.outputs()[o].value, product.point)));
+    elements.pop();
+  });
+  each([&] {
+    for (std::size_t o = 0; o < region.outputs().size(); ++o)
+      w.line(fmt::format("{}[{}] = {};", function.output(o), product.point.to_string(), kept(o)));
+  });
 }
 
 std::string_view accumulator_type(DType dtype) {

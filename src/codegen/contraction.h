@@ -35,10 +35,17 @@ Product product_of(const lower::Step& step, Function& function);
 bool has_few_rows(const Product& product, DType dtype);
 Kernel few_rows_kernel(const lower::Step& step, Function& function, const Product& product);
 
-// Lines that store the result at m and n, if there is such a place: its value, with what follows it in the
-// step.
-void store_result(const lower::Step& step, Function& function, const Product& product,
-                  const std::string& value);
+// Lines that store a thread's results: its values, with what follows them in the step. All is computed before
+// anything is stored: what is read may lie where results go, and one waits for memory once, not again for
+// each.
+struct Results {
+  std::int64_t count = 1;
+  std::function<void(Writer&)> place;  // declares m and n of result i
+  std::function<void(Writer&)> value;  // declares `value`
+  std::string condition = {};          // of i, besides that there is such a place
+};
+void store_results(const lower::Step& step, Function& function, const Product& product,
+                   const Results& results);
 
 std::string_view accumulator_type(DType dtype);  // unsigned for integers, so that sums wrap
 

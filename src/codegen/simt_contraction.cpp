@@ -168,16 +168,23 @@ class SimtContraction {
 
   void store() {
     w_.line("// The tile, with what follows it.");
-    w_.line("S_UNROLL");
-    w_.open(fmt::format("for (s_i32 i = 0; i < {}; ++i)", tile_.rows));
-    w_.line(fmt::format("const s_index m = m0 + down + i * {};", kSide));
-    w_.line("S_UNROLL");
-    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", tile_.columns));
-    w_.line(fmt::format("const s_index n = n0 + across + j * {};", kSide));
-    const std::string sum = fmt::format("({})sum[i * {} + j]", c_type(dtype_), tile_.columns);
-    store_result(step_, function_, product_, function_.elements().rounded(dtype_, sum));
-    w_.close();
-    w_.close();
+    const std::int64_t columns = tile_.columns;
+    const bool is_one = tile_.rows * columns == 1;
+    const auto at = [&](const char* what) { return is_one ? "0" : fmt::format("i {} {}", what, columns); };
+    store_results(step_, function_, product_,
+                  {.count = tile_.rows * columns,
+                   .place =
+                       [&](Writer& w) {
+                         w.line(fmt::format("const s_index m = m0 + down + {} * {};", at("/"), kSide));
+                         w.line(fmt::format("const s_index n = n0 + across + {} * {};", at("%"), kSide));
+                       },
+                   .value =
+                       [&](Writer& w) {
+                         const std::string sum =
+                             fmt::format("({})sum[{}]", c_type(dtype_), is_one ? "0" : "i");
+                         w.line(fmt::format("const {} value = {};", c_type(dtype_),
+                                            function_.elements().rounded(dtype_, sum)));
+                       }});
   }
 
   const lower::Step& step_;

@@ -120,15 +120,12 @@ class FewChannelsKernel {
         fmt::format("tile[(down + i % 4 / 2 * 8) * {} + i / 4 * 8 + 2 * across + i % 2] = sum[i];", kPitch));
     w_.close();
     w_.line("__syncwarp();");
-    w_.line("const s_index batch = 0, n = first + S_LANE % 32;");
-    w_.line("S_UNROLL_SOME");
-    w_.open("for (s_i32 i = 0; i < 16; ++i)");
-    w_.line("const s_index m = m0 + i;");
-    w_.line(fmt::format(
-        "const float value = {};",
-        function_.elements().rounded(c_.output, fmt::format("tile[i * {} + S_LANE % 32]", kPitch))));
-    store_result(step_, function_, product_, "value");
-    w_.close();
+    w_.line("const s_index batch = 0;");
+    store_results(
+        step_, function_, product_,
+        {.count = 16,
+         .place = [](Writer& w) { w.line("const s_index m = m0 + i, n = first + S_LANE % 32;"); },
+         .value = [&](Writer& w) { w.line(value_of(fmt::format("tile[i * {} + S_LANE % 32]", kPitch))); }});
     w_.line("__syncwarp();");
     w_.close();
     return function_.finish_groups(std::min(ceiling(tiles, warps_), kMostGroups) * columns);
@@ -222,17 +219,25 @@ class FewChannelsKernel {
     w_.line("S_BARRIER;");
     w_.open("if (warp == 0)");
     w_.line(fmt::format("for (s_i32 i = 1; i < {}; ++i) all += partial[i * 32 + lane];", warps_));
-    w_.line(fmt::format("const s_index batch = 0, n = column * {} + lane;", kFilters));
-    w_.line(
-        fmt::format("const s_index m = k % {0} * {1} + k / {0};", c_.channels, c_.window[0] * c_.window[1]));
-    w_.line(fmt::format("const float value = {};", function_.elements().rounded(c_.output, "all")));
-    store_result(step_, function_, product_, "value");
+    w_.line("const s_index batch = 0;");
+    store_results(step_, function_, product_,
+                  {.place =
+                       [&](Writer& w) {
+                         w.line(fmt::format("const s_index m = k % {0} * {1} + k / {0};", c_.channels,
+                                            c_.window[0] * c_.window[1]));
+                         w.line(fmt::format("const s_index n = column * {} + lane;", kFilters));
+                       },
+                   .value = [&](Writer& w) { w.line(value_of("all")); }});
     w_.close();
     return function_.finish_groups(c_.depth() * shares.columns);
   }
 
  private:
   static constexpr std::int64_t kOutside = 1 << 29;  // a row that no image has
+
+  std::string value_of(const std::string& sum) {
+    return fmt::format("const float value = {};", function_.elements().rounded(c_.output, sum));
+  }
 
   void unrolled(const char* variable, std::int64_t count) {
     w_.line("S_UNROLL");

@@ -76,7 +76,7 @@ class TensorCoreContraction {
   // not matter, as long as both factors have them in the same order.
   void multiply() {
     const Product& p = product_;
-    w_.line(side_ == 1 ? "S_UNROLL_SOME" : "_Pragma(\"unroll 2\")");
+    w_.line("S_UNROLL_SOME");
     w_.open(fmt::format("for (s_index k0 = part * {}; k0 < {}; k0 += {})", kDeep, p.depth, kDeep * parts_));
     w_.line(fmt::format("float a[{}], b[{}];", 8 * side_, 4 * side_));
     for (std::int64_t eight = 0; eight < 2 * side_; ++eight) {
@@ -147,26 +147,40 @@ class TensorCoreContraction {
     w_.line(fmt::format("for (s_i32 i = 0; i < {}; ++i) partial[warp * {} + ({}) * {} + {}] = sum[i];",
                         4 * side_ * side_, size(), row_of_sum(), wide(), column_of_sum()));
     w_.line("S_BARRIER;");
-    w_.open(fmt::format("for (s_i32 e = S_LANE; e < {}; e += {})", size() * beside_, 32 * warps_));
-    w_.line(fmt::format("const s_i32 place_in = e % {};", size()));
-    w_.line("float value = 0;");
-    w_.line("S_UNROLL");
-    w_.line(fmt::format("for (s_i32 i = 0; i < {}; ++i) value += partial[(e / {} * {} + i) * {} + place_in];",
-                        parts_, size(), parts_, size()));
-    w_.line(fmt::format("const s_index m = m0 + place_in / {};", wide()));
-    w_.line(fmt::format("const s_index n = first + e / {} * {} + place_in % {};", size(), wide(), wide()));
-    store_result(step_, function_, product_, "value");
-    w_.close();
+    const std::int64_t threads = 32 * warps_, all = size() * beside_;
+    store_results(
+        step_, function_, product_,
+        {.count = tiles(all, threads),
+         .place =
+             [&](Writer& w) {
+               w.line(all <= threads ? "const s_i32 e = S_LANE;"
+                                     : fmt::format("const s_i32 e = S_LANE + i * {};", threads));
+               w.line(fmt::format("const s_i32 place_in = e % {};", size()));
+               w.line(fmt::format("const s_index m = m0 + place_in / {};", wide()));
+               w.line(fmt::format("const s_index n = first + e / {} * {} + place_in % {};", size(), wide(),
+                                  wide()));
+             },
+         .value =
+             [&](Writer& w) {
+               w.line("float value = 0;");
+               w.line("S_UNROLL");
+               w.line(fmt::format(
+                   "for (s_i32 p = 0; p < {}; ++p) value += partial[(e / {} * {} + p) * {} + place_in];",
+                   parts_, size(), parts_, size()));
+             },
+         .condition = all % threads == 0 ? "" : fmt::format("e < {}", all)});
     w_.line("S_BARRIER;");
   }
 
   void store_registers() {
-    w_.line("S_UNROLL");
-    w_.open(fmt::format("for (s_i32 i = 0; i < {}; ++i)", 4 * side_ * side_));
-    w_.line(fmt::format("const s_index m = m0 + {};", row_of_sum()));
-    w_.line(fmt::format("const s_index n = n0 + {};", column_of_sum()));
-    store_result(step_, function_, product_, "sum[i]");
-    w_.close();
+    store_results(step_, function_, product_,
+                  {.count = 4 * side_ * side_,
+                   .place =
+                       [&](Writer& w) {
+                         w.line(fmt::format("const s_index m = m0 + {};", row_of_sum()));
+                         w.line(fmt::format("const s_index n = n0 + {};", column_of_sum()));
+                       },
+                   .value = [](Writer& w) { w.line("const float value = sum[i];"); }});
   }
 
   const lower::Step& step_;

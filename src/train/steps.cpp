@@ -10,7 +10,8 @@ namespace {
 
 // Multiplications and element operations per second that a step gets to, very roughly.
 constexpr double kProcessorRate = 2e10, kAcceleratorRate = 5e12;
-constexpr double kLaunchSeconds = 0.1;
+// A GPU's graph of steps is captured once, and wants time by its length to begin; so it is short.
+constexpr double kProcessorLaunch = 0.1, kAcceleratorLaunch = 0.01;
 // A step costs this much however small it is.
 constexpr double kProcessorStep = 5e-5, kAcceleratorStep = 2e-5;
 constexpr std::int64_t kMostSteps = 4096;
@@ -67,7 +68,8 @@ std::int64_t steps_per_launch(const ir::Graph& step, std::string_view device) {
   const double work = static_cast<double>(passes::graph_work(step));
   const double seconds = (accelerator ? kAcceleratorStep : kProcessorStep) +
                          work / (accelerator ? kAcceleratorRate : kProcessorRate);
-  return std::clamp(static_cast<std::int64_t>(kLaunchSeconds / seconds), std::int64_t{1}, kMostSteps);
+  const double launch = accelerator ? kAcceleratorLaunch : kProcessorLaunch;
+  return std::clamp(static_cast<std::int64_t>(launch / seconds), std::int64_t{1}, kMostSteps);
 }
 
 std::int64_t evaluation_batch(std::int64_t samples) {

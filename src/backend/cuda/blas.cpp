@@ -311,14 +311,16 @@ class Multiplication final : public LibraryCall {
 
 // Whether the time goes by starting and waiting rather than multiplying. A generated kernel then takes along
 // whatever stands on the result, an optimiser's step too, and saves the kernels of that.
-// Generated kernels with tensor cores share out the depth, so that may be larger.
+// Generated kernels with tensor cores share out the depth, so that may be larger; and of factors that both
+// have their rows side by side, as the gradient of a weight has, they read whole sectors.
 bool is_small(const Product& product, bool has_tf32) {
   constexpr std::int64_t kDepth = 128, kSharedDepth = 4096, kProducts = std::int64_t{16} << 20,
-                         kSharedProducts = std::int64_t{64} << 20;
+                         kTurnedProducts = std::int64_t{64} << 20;
   const bool is_shared = has_tf32 && product.operands == DType::f32;
+  const bool is_turned = is_shared && product.a.contract_stride != 1 && product.b.contract_stride != 1;
   return product.depth <= (is_shared ? kSharedDepth : kDepth) &&
          product.outer * product.batch * product.rows * product.columns * product.depth <=
-             (is_shared ? kSharedProducts : kProducts);
+             (is_turned ? kTurnedProducts : kProducts);
 }
 
 // Null, and the reason, when the library has no such thing.

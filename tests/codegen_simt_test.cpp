@@ -55,9 +55,24 @@ TEST(SimtKernels, AWarpCombinesByShufflesInCudaAndThroughLocalMemoryInOpenCl) {
 TEST(SimtKernels, AGroupCombinesItsWarpsThroughLocalMemory) {
   const Kernel cuda = kernel_of(softmax_of({64, 2000}), Dialect::cuda);
   EXPECT_TRUE(has(cuda, "__shfl_xor_sync")) << cuda.source;
-  EXPECT_TRUE(has(cuda, "S_LOCAL float lanes_float[8];")) << cuda.source;
+  EXPECT_EQ(count(cuda, "S_LOCAL float warps"), 2u) << cuda.source;  // the largest, the sum
+  EXPECT_EQ(count(cuda, "[S_LANE % 8];"), 2u) << cuda.source;
   EXPECT_EQ(cuda.groups, 64);
   EXPECT_EQ(kernel_of(softmax_of({64, 16000}), Dialect::cuda).threads, 1024);  // long rows get more of them
+}
+
+// A place that was read may be written after another reduction's barrier. Where a group comes back to the one
+// there is, it waits.
+TEST(SimtKernels, AReductionOfAGroupHasOneBarrierUnlessItIsTheOnlyOneOfManyRows) {
+  const auto barriers = [](const Shape& shape, bool is_softmax) {
+    Graph graph("sums");
+    graph.output(ops::sum(graph.input("x", {DType::f32, shape}), {1}));
+    return count(kernel_of(is_softmax ? softmax_of(shape) : graph, Dialect::cuda), "S_BARRIER");
+  };
+  EXPECT_EQ(barriers({64, 2000}, true), 2u);
+  EXPECT_EQ(barriers({100'000, 2000}, true), 2u);
+  EXPECT_EQ(barriers({64, 2000}, false), 1u);
+  EXPECT_EQ(barriers({100'000, 2000}, false), 2u);
 }
 
 // x is read once, and its exponential computed once: later passes find both in registers, and in memory again

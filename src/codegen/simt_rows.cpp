@@ -32,7 +32,8 @@ constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kLeastWide = 16;   // rows
 constexpr std::int64_t kLeastLong = 128;  // points of rows that are read four at a time
 constexpr std::int64_t kMostRowGroups = 4096;
-constexpr std::int64_t kMostThreads = 1024;  // of a group
+constexpr std::int64_t kMostWholeGroups = 65536;  // with a row each
+constexpr std::int64_t kMostThreads = 1024;       // of a group
 constexpr std::int64_t kMostLocalBytes = 40 * 1024;
 constexpr std::int64_t kMostRegisters = 64;  // of a thread, for values that are kept
 constexpr std::int64_t kMostKept = 32;       // points of a thread whose values are kept in them
@@ -84,6 +85,8 @@ class SimtRows {
     lay_out();
     find_kept();
     const std::int64_t groups = (units() + slots_ - 1) / slots_;
+    const std::int64_t most = has_whole_groups() ? kMostWholeGroups : kMostRowGroups;
+    comes_again_ = groups > most && reduction_count() == 1;
     write_places();
     w_.open(fmt::format("for (s_index base = S_GROUP * {0}; base < {1}; base += S_GROUPS * {0})", slots_,
                         units()));
@@ -96,7 +99,7 @@ class SimtRows {
     store(rows_, outer_.point(), "part == 0");
     elements.pop();
     w_.close();
-    return function_.finish_groups(std::min(groups, kMostRowGroups));
+    return function_.finish_groups(std::min(groups, most));
   }
 
   int passes() const { return last_stage_; }
@@ -237,6 +240,8 @@ class SimtRows {
 
   // Whether the threads of a row are neighbours.
   bool adjacent() const { return last_is_reduced_; }
+  // Whether a row has all warps of a group, that combine by shuffles.
+  bool has_whole_groups() const { return dialect_ == Dialect::cuda && adjacent() && parts_ > kWarp; }
 
   void lay_out() {
     adjacent() ? lay_out_points() : lay_out_rows();
@@ -331,6 +336,10 @@ class SimtRows {
       if (graph_.node(i).op == Op::reduce && stages_[static_cast<std::size_t>(i)] == stage)
         found.push_back(i);
     return found;
+  }
+  std::int64_t reduction_count() const {
+    return std::count_if(graph_.nodes().begin(), graph_.nodes().end(),
+                         [](const ir::Node& node) { return node.op == Op::reduce; });
   }
   std::vector<std::size_t> full_outputs(int stage) const {
     std::vector<std::size_t> found;
@@ -526,18 +535,25 @@ class SimtRows {
     w_.line("// What all threads of the row have together.");
     if (dialect_ == Dialect::cuda && adjacent()) {
       const std::string_view wide = size_of(dtype) < 4 && !is_float(dtype) ? "s_i32" : type;
-      w_.open(fmt::format("for (s_i32 d = {}; d > 0; d /= 2)", std::min(parts_, kWarp) / 2));
-      w_.line(
-          fmt::format("const {0} other = ({0})__shfl_xor_sync(0xffffffffu, ({1}){2}, d);", type, wide, sum));
-      w_.line(combine("other"));
-      w_.close();
-      if (parts_ <= kWarp) return;
-      const std::string warps = local_array(dtype, threads_ / kWarp);
-      w_.line(fmt::format("if (S_LANE % {0} == 0) {1}[S_LANE / {0}] = {2};", kWarp, warps, sum));
+      const auto shuffle = [&](std::int64_t threads) {
+        w_.open(fmt::format("for (s_i32 d = {}; d > 0; d /= 2)", threads / 2));
+        w_.line(fmt::format("const {0} other = ({0})__shfl_xor_sync(0xffffffffu, ({1}){2}, d);", type, wide,
+                            sum));
+        w_.line(combine("other"));
+        w_.close();
+      };
+      shuffle(std::min(parts_, kWarp));
+      if (!has_whole_groups()) return;
+      // Every reduction has a place of its own: who writes there has passed the barrier of another one since
+      // it was read, unless there is no other.
+      const std::int64_t warps = threads_ / kWarp;
+      const std::string places = fmt::format("warps{}", i);
+      function_.declare(fmt::format("S_LOCAL {} {}[{}];", type, places, warps));
+      w_.line(fmt::format("if (S_LANE % {0} == 0) {1}[S_LANE / {0}] = {2};", kWarp, places, sum));
       w_.line("S_BARRIER;");
-      w_.line(fmt::format("{} = {}[0];", sum, warps));
-      w_.line(fmt::format("for (s_i32 d = 1; d < {}; ++d) {}", threads_ / kWarp, combine(warps + "[d]")));
-      w_.line("S_BARRIER;");
+      w_.line(fmt::format("{} = {}[S_LANE % {}];", sum, places, warps));
+      shuffle(warps);
+      if (comes_again_) w_.line("S_BARRIER;");
       return;
     }
     if (dialect_ == Dialect::cuda && slots_ <= kWarp) return combine_warps(i);
@@ -642,6 +658,7 @@ class SimtRows {
   std::int64_t slots_ = 1, parts_ = 1, threads_ = kThreads;
   bool is_wide_ = false, is_long_ = false;  // a thread has neighbouring rows, or points
   bool guarded_ = false;
+  bool comes_again_ = false;              // a group, to the one reduction there is
   std::set<std::int32_t> kept_, stored_;  // values a later pass needs again; those that are there
   std::set<std::string> local_;
 };

@@ -10,6 +10,7 @@
 #include "compile/program.h"
 #include "kernel_check.h"
 #include "systole/compile/passes.h"
+#include "systole/ir/text.h"
 #include "systole/ops.h"
 
 namespace systole {
@@ -104,6 +105,36 @@ TEST(SimtKernels, InputsThatAreOverwrittenAreNotReadOnly) {
   const std::string source = make_kernel(step, "kernel", Dialect::cuda)->source;
   EXPECT_NE(source.find("kernel(S_PARAMETER(0), S_READ_ONLY(1), S_PARAMETER(2))"), std::string::npos)
       << source;
+}
+
+// Of a loop's body: the rows of ys are 12 bytes apart, x and the carry begin where vectors do.
+TEST(SimtKernels, OnlySlicesThatMayBeginAnywhereAreReadAndWrittenWithCare) {
+  const Graph graph = ir::parse(R"(systole.ir 1
+graph @body(%carry: f32[1024], %x: f32[1024]) {
+  %next = add(%carry, %x) : f32[1024]
+  %y = slice(%x) {starts=[0], limits=[3], strides=[1]} : f32[3]
+  %z = neg(%y) : f32[3]
+  return %next, %z
+}
+graph @main(%a: f32[1024], %xs: f32[5,1024]) {
+  %c, %ys = scan(%a, %xs) {length=5, carries=1, xs=1, reverse=false} @body : f32[1024], f32[5,3]
+  return %c, %ys
+}
+)");
+  const lower::Program program = lower::make_program(graph, kernel_check::PlainTarget());
+  const lower::Program& body = *program.steps.at(0).programs.at(0);
+  ASSERT_EQ(body.steps.size(), 1u);
+  EXPECT_EQ(body.steps[0].unaligned, (std::vector<bool>{false, false, false, true}));
+  const Kernel kernel = *make_kernel(body.steps[0], "kernel", Dialect::cuda);
+  EXPECT_EQ(count(kernel, "s_load4("), 2u) << kernel.source;
+  EXPECT_EQ(count(kernel, "s_store4("), 1u) << kernel.source;
+  EXPECT_FALSE(has(kernel, "_anywhere")) << kernel.source;
+  lower::Step step = body.steps[0];
+  step.unaligned = {false, true, true, true};
+  const Kernel careful = *make_kernel(step, "kernel", Dialect::cuda);
+  EXPECT_EQ(count(careful, "s_load4("), 1u) << careful.source;
+  EXPECT_EQ(count(careful, "s_load4_anywhere("), 1u) << careful.source;
+  EXPECT_EQ(count(careful, "s_store4_anywhere("), 1u) << careful.source;
 }
 
 TEST(SimtKernels, DialectsShareTheTextOfAMap) {

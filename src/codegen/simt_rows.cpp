@@ -456,7 +456,7 @@ class SimtRows {
     for (const Elements::Load& load : wide_loads(stage, sums, outputs)) {
       const std::string name = fmt::format("w{}", next++);
       w_.line(fmt::format("{} {}[{}];", storage_type(graph_.input_type(load.input).dtype), name, wide_));
-      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, wide_), name, load.input,
+      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, load.input, wide_), name, load.input,
                           at_first(load.place).to_string()));
       elements.read_from(load.input, load.place, name + "[j]");
     }
@@ -474,7 +474,7 @@ class SimtRows {
     close_near();
     if (!outputs.empty() && guarded_) w_.open("if (active)");
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, wide_), function_.output(o),
+      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, o, wide_), function_.output(o),
                           at_first(all_.point()).to_string(), o));
     if (!outputs.empty() && guarded_) w_.close();
     elements.read_from_memory();

@@ -62,6 +62,32 @@ TEST(SimtKernels, AGroupCombinesItsWarpsThroughLocalMemory) {
   EXPECT_EQ(kernel_of(softmax_of({64, 16000}), Dialect::cuda).threads, 1024);  // long rows get more of them
 }
 
+TEST(SimtKernels, FewRowsLeaveNoWarpIdle) {
+  const auto kernels = [](const Shape& shape) {
+    class Cutting final : public lower::Target {
+      std::string_view name() const override { return "cutting"; }
+      lower::KernelLimits limits() const override { return {.cuts_rows = true}; }
+    };
+    Graph graph("sum");
+    graph.output(ops::sum(graph.input("x", {DType::f32, shape}), {1}));
+    const lower::Program program = lower::make_program(graph, Cutting());
+    return codegen::make_kernels(program.steps.at(0), "kernel", Dialect::cuda);
+  };
+  // 98 groups read four numbers a thread, one puts together what they know.
+  const std::vector<Kernel> cut = kernels({1, 100'352});
+  ASSERT_EQ(cut.size(), 2u);
+  EXPECT_EQ(cut[0].groups, 98);
+  EXPECT_EQ(cut[0].threads, 256);
+  EXPECT_TRUE(has(cut[0], "part = S_LANE % 256;") && has(cut[0], "k < 1;")) << cut[0].source;
+  EXPECT_EQ(cut[1].groups, 1);
+  EXPECT_TRUE(has(cut[1], "c < 98; c += 256")) << cut[1].source;
+  const Kernel whole = kernels({1, 1280}).at(0), small = kernels({2, 64}).at(0);
+  EXPECT_EQ(whole.threads, 256);
+  EXPECT_TRUE(has(whole, "part = S_LANE % 256;")) << whole.source;
+  EXPECT_EQ(small.threads, 64);
+  EXPECT_FALSE(has(small, "S_BARRIER")) << small.source;
+}
+
 // A place that was read may be written after another reduction's barrier. Where a group comes back to the one
 // there is, it waits.
 TEST(SimtKernels, AReductionOfAGroupHasOneBarrierUnlessItIsTheOnlyOneOfManyRows) {

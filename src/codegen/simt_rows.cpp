@@ -254,16 +254,21 @@ class SimtRows {
   void lay_out_points() {
     is_long_ = !inner_.sizes.empty() && inner_.sizes.back() % wide_ == 0 && chunk_length_ % wide_ == 0 &&
                length_ >= kLeastLong;
-    // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it.
-    constexpr std::int64_t kMostOfAWarp = 512, kMostOfAGroup = 4096;
-    const bool is_short = chunk_length_ <= (is_long_ ? 2 * kMostOfAWarp : kMostOfAWarp);
+    // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it, and
+    // earlier where there is no row for each of its warps.
+    constexpr std::int64_t kMostOfAWarp = 512, kMostOfAGroup = 4096, kFewTurns = 4;
+    const bool are_few = units() < kThreads / kWarp;
+    const bool is_short = chunk_length_ <= (are_few    ? kFewTurns * kWarp * at_once()
+                                            : is_long_ ? 2 * kMostOfAWarp
+                                                       : kMostOfAWarp);
     parts_ = std::min(power_of_two(chunk_length_ / at_once()), is_short ? kWarp : std::int64_t{kThreads});
-    while (parts_ == threads_ && !is_large(2 * threads_) && is_long_ &&
+    if (is_short && are_few) threads_ = std::max(parts_ * power_of_two(units()), kWarp);
+    while (!is_short && !is_large(2 * threads_) && is_long_ &&
            chunk_length_ > threads_ / kThreads * kMostOfAGroup)
       parts_ = threads_ *= 2;
     if (form_.threads == 0) return;
     // A row that needs a group has it whole, rows of warps have more of them.
-    if (parts_ == threads_)
+    if (!is_short)
       parts_ = threads_ = std::min<std::int64_t>(power_of_two(chunk_length_ / at_once()), form_.threads);
     else
       threads_ = form_.threads;

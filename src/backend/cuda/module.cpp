@@ -36,9 +36,11 @@ class Generator {
  public:
   Generator(const Device& device, const Target& target) : device_(device), target_(target) {}
 
-  void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled) {
+  // `carries`: of a scan, whose body this is.
+  void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled,
+                std::optional<std::int32_t> carries = {}) {
     compiled.program = &program;
-    compiled.schedule = make_schedule(program);
+    compiled.schedule = make_schedule(program, carries);
     compiled.calls.resize(program.steps.size());
     compiled.sub_programs.resize(program.steps.size());
     compiled.constants.resize(program.buffers.size());
@@ -70,7 +72,8 @@ class Generator {
           target_.has_tf32());
       compiled.sub_programs[s].resize(step.programs.size());
       for (std::size_t k = 0; k < step.programs.size(); ++k)
-        generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k]);
+        generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k],
+                 step.kind == StepKind::scan ? std::optional(step.carries) : std::nullopt);
     }
   }
 

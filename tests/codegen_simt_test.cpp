@@ -30,6 +30,12 @@ Graph softmax_of(const Shape& shape) {
   return graph;
 }
 
+class Cutting final : public lower::Target {
+ public:
+  std::string_view name() const override { return "cutting"; }
+  lower::KernelLimits limits() const override { return {.cuts_rows = true}; }
+};
+
 bool has(const Kernel& kernel, std::string_view text) {
   return kernel.source.find(text) != std::string::npos;
 }
@@ -64,10 +70,6 @@ TEST(SimtKernels, AGroupCombinesItsWarpsThroughLocalMemory) {
 
 TEST(SimtKernels, FewRowsLeaveNoWarpIdle) {
   const auto kernels = [](const Shape& shape) {
-    class Cutting final : public lower::Target {
-      std::string_view name() const override { return "cutting"; }
-      lower::KernelLimits limits() const override { return {.cuts_rows = true}; }
-    };
     Graph graph("sum");
     graph.output(ops::sum(graph.input("x", {DType::f32, shape}), {1}));
     const lower::Program program = lower::make_program(graph, Cutting());
@@ -86,6 +88,19 @@ TEST(SimtKernels, FewRowsLeaveNoWarpIdle) {
   EXPECT_TRUE(has(whole, "part = S_LANE % 256;")) << whole.source;
   EXPECT_EQ(small.threads, 64);
   EXPECT_FALSE(has(small, "S_BARRIER")) << small.source;
+}
+
+// The launch that puts chunks together reads what belongs to rows first: both are on their way at one time.
+TEST(SimtKernels, WhatBelongsToRowsIsReadBeforeTheSumsOfChunks) {
+  Graph graph("sum");
+  const Value x = graph.input("x", {DType::f32, {2, 100'000}}), y = graph.input("y", {DType::f32, {2}});
+  graph.output(ops::mul(ops::sum(x, {1}), y));
+  const lower::Program program = lower::make_program(graph, Cutting());
+  const std::vector<Kernel> kernels = codegen::make_kernels(program.steps.at(0), "kernel", Dialect::cuda);
+  ASSERT_EQ(kernels.size(), 2u);
+  const std::size_t read = kernels[1].source.find(" = in1["), summed = kernels[1].source.find("of_chunk");
+  EXPECT_LT(read, summed) << kernels[1].source;
+  EXPECT_EQ(count(kernels[1], "in1["), 1u) << kernels[1].source;
 }
 
 // A place that was read may be written after another reduction's barrier. Where a group comes back to the one

@@ -119,6 +119,7 @@ class SimtRows {
     write_row();
     Elements& elements = function_.elements();
     elements.push();
+    if (is_last) read_ahead();
     for (int earlier = 1; earlier < stage; ++earlier)
       for (const std::int32_t i : reductions(earlier)) read_chunks(i);
     if (is_last) {
@@ -220,6 +221,28 @@ class SimtRows {
     const std::string row = is_wide_ ? fmt::format("unit * {} + j", wide_) : std::string("row");
     return fmt::format("*(S_GLOBAL {}*)({} + 8 * (({} + (s_i64){}) * {} + {}))", c_type(dtype_of(i)), memory_,
                        number * chunks_, chunk, row_count_, row);
+  }
+
+  // What belongs to the row is on its way while the chunks' sums are.
+  void read_ahead() {
+    if (is_wide_) return;
+    Function trial(step_, "trial", dialect_);
+    for (int stage = 1; stage <= last_stage_; ++stage)
+      for (const std::int32_t i : reductions(stage)) trial.elements().define({i, 0}, sum(i));
+    for (const std::size_t o : rows_) trial.elements().bits_at(graph_.outputs()[o].value, outer_.point());
+    std::set<std::pair<std::size_t, std::string>> seen;
+    for (const Elements::Load& load : trial.elements().loads()) {
+      const auto& terms = load.place.terms();
+      const bool is_known = std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
+        return std::find(outer_.names.begin(), outer_.names.end(), term.first) != outer_.names.end();
+      });
+      const std::string place = load.place.to_string();
+      if (load.conditional || !is_known || !seen.insert({load.input, place}).second) continue;
+      const std::string name = fmt::format("r{}", seen.size() - 1);
+      w_.line(fmt::format("const {} {} = in{}[{}];", storage_type(graph_.input_type(load.input).dtype), name,
+                          load.input, place));
+      function_.elements().read_from(load.input, load.place, name);
+    }
   }
 
   // What all chunks of the row have together.

@@ -10,6 +10,7 @@
 #include "compile/program.h"
 #include "kernel_check.h"
 #include "systole/compile/passes.h"
+#include "systole/ir/text.h"
 #include "systole/ops.h"
 
 namespace systole {
@@ -28,6 +29,12 @@ Graph softmax_of(const Shape& shape) {
   graph.output(ops::softmax(graph.input("x", {DType::f32, shape})));
   return graph;
 }
+
+class Cutting final : public lower::Target {
+ public:
+  std::string_view name() const override { return "cutting"; }
+  lower::KernelLimits limits() const override { return {.cuts_rows = true}; }
+};
 
 bool has(const Kernel& kernel, std::string_view text) {
   return kernel.source.find(text) != std::string::npos;
@@ -55,9 +62,59 @@ TEST(SimtKernels, AWarpCombinesByShufflesInCudaAndThroughLocalMemoryInOpenCl) {
 TEST(SimtKernels, AGroupCombinesItsWarpsThroughLocalMemory) {
   const Kernel cuda = kernel_of(softmax_of({64, 2000}), Dialect::cuda);
   EXPECT_TRUE(has(cuda, "__shfl_xor_sync")) << cuda.source;
-  EXPECT_TRUE(has(cuda, "S_LOCAL float lanes_float[8];")) << cuda.source;
+  EXPECT_EQ(count(cuda, "S_LOCAL float warps"), 2u) << cuda.source;  // the largest, the sum
+  EXPECT_EQ(count(cuda, "[S_LANE % 8];"), 2u) << cuda.source;
   EXPECT_EQ(cuda.groups, 64);
   EXPECT_EQ(kernel_of(softmax_of({64, 16000}), Dialect::cuda).threads, 1024);  // long rows get more of them
+}
+
+TEST(SimtKernels, FewRowsLeaveNoWarpIdle) {
+  const auto kernels = [](const Shape& shape) {
+    Graph graph("sum");
+    graph.output(ops::sum(graph.input("x", {DType::f32, shape}), {1}));
+    const lower::Program program = lower::make_program(graph, Cutting());
+    return codegen::make_kernels(program.steps.at(0), "kernel", Dialect::cuda);
+  };
+  // 98 groups read four numbers a thread, one puts together what they know.
+  const std::vector<Kernel> cut = kernels({1, 100'352});
+  ASSERT_EQ(cut.size(), 2u);
+  EXPECT_EQ(cut[0].groups, 98);
+  EXPECT_EQ(cut[0].threads, 256);
+  EXPECT_TRUE(has(cut[0], "part = S_LANE % 256;") && has(cut[0], "k < 1;")) << cut[0].source;
+  EXPECT_EQ(cut[1].groups, 1);
+  EXPECT_TRUE(has(cut[1], "c < 98; c += 256")) << cut[1].source;
+  const Kernel whole = kernels({1, 1280}).at(0), small = kernels({2, 64}).at(0);
+  EXPECT_EQ(whole.threads, 256);
+  EXPECT_TRUE(has(whole, "part = S_LANE % 256;")) << whole.source;
+  EXPECT_EQ(small.threads, 64);
+  EXPECT_FALSE(has(small, "S_BARRIER")) << small.source;
+}
+
+// The launch that puts chunks together reads what belongs to rows first: both are on their way at one time.
+TEST(SimtKernels, WhatBelongsToRowsIsReadBeforeTheSumsOfChunks) {
+  Graph graph("sum");
+  const Value x = graph.input("x", {DType::f32, {2, 100'000}}), y = graph.input("y", {DType::f32, {2}});
+  graph.output(ops::mul(ops::sum(x, {1}), y));
+  const lower::Program program = lower::make_program(graph, Cutting());
+  const std::vector<Kernel> kernels = codegen::make_kernels(program.steps.at(0), "kernel", Dialect::cuda);
+  ASSERT_EQ(kernels.size(), 2u);
+  const std::size_t read = kernels[1].source.find(" = in1["), summed = kernels[1].source.find("of_chunk");
+  EXPECT_LT(read, summed) << kernels[1].source;
+  EXPECT_EQ(count(kernels[1], "in1["), 1u) << kernels[1].source;
+}
+
+// A place that was read may be written after another reduction's barrier. Where a group comes back to the one
+// there is, it waits.
+TEST(SimtKernels, AReductionOfAGroupHasOneBarrierUnlessItIsTheOnlyOneOfManyRows) {
+  const auto barriers = [](const Shape& shape, bool is_softmax) {
+    Graph graph("sums");
+    graph.output(ops::sum(graph.input("x", {DType::f32, shape}), {1}));
+    return count(kernel_of(is_softmax ? softmax_of(shape) : graph, Dialect::cuda), "S_BARRIER");
+  };
+  EXPECT_EQ(barriers({64, 2000}, true), 2u);
+  EXPECT_EQ(barriers({100'000, 2000}, true), 2u);
+  EXPECT_EQ(barriers({64, 2000}, false), 1u);
+  EXPECT_EQ(barriers({100'000, 2000}, false), 2u);
 }
 
 // x is read once, and its exponential computed once: later passes find both in registers, and in memory again
@@ -89,6 +146,36 @@ TEST(SimtKernels, InputsThatAreOverwrittenAreNotReadOnly) {
   const std::string source = make_kernel(step, "kernel", Dialect::cuda)->source;
   EXPECT_NE(source.find("kernel(S_PARAMETER(0), S_READ_ONLY(1), S_PARAMETER(2))"), std::string::npos)
       << source;
+}
+
+// Of a loop's body: the rows of ys are 12 bytes apart, x and the carry begin where vectors do.
+TEST(SimtKernels, OnlySlicesThatMayBeginAnywhereAreReadAndWrittenWithCare) {
+  const Graph graph = ir::parse(R"(systole.ir 1
+graph @body(%carry: f32[1024], %x: f32[1024]) {
+  %next = add(%carry, %x) : f32[1024]
+  %y = slice(%x) {starts=[0], limits=[3], strides=[1]} : f32[3]
+  %z = neg(%y) : f32[3]
+  return %next, %z
+}
+graph @main(%a: f32[1024], %xs: f32[5,1024]) {
+  %c, %ys = scan(%a, %xs) {length=5, carries=1, xs=1, reverse=false} @body : f32[1024], f32[5,3]
+  return %c, %ys
+}
+)");
+  const lower::Program program = lower::make_program(graph, kernel_check::PlainTarget());
+  const lower::Program& body = *program.steps.at(0).programs.at(0);
+  ASSERT_EQ(body.steps.size(), 1u);
+  EXPECT_EQ(body.steps[0].unaligned, (std::vector<bool>{false, false, false, true}));
+  const Kernel kernel = *make_kernel(body.steps[0], "kernel", Dialect::cuda);
+  EXPECT_EQ(count(kernel, "s_load4("), 2u) << kernel.source;
+  EXPECT_EQ(count(kernel, "s_store4("), 1u) << kernel.source;
+  EXPECT_FALSE(has(kernel, "_anywhere")) << kernel.source;
+  lower::Step step = body.steps[0];
+  step.unaligned = {false, true, true, true};
+  const Kernel careful = *make_kernel(step, "kernel", Dialect::cuda);
+  EXPECT_EQ(count(careful, "s_load4("), 1u) << careful.source;
+  EXPECT_EQ(count(careful, "s_load4_anywhere("), 1u) << careful.source;
+  EXPECT_EQ(count(careful, "s_store4_anywhere("), 1u) << careful.source;
 }
 
 TEST(SimtKernels, DialectsShareTheTextOfAMap) {

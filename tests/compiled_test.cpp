@@ -341,6 +341,22 @@ TEST(Compiled, ManyByIndexReadsRowsOfDataInPlace) {
   EXPECT_EQ(step.many_at(rows, data, labels).to_vector<float>(), (Floats{5005, 5085}));
 }
 
+// Rows of a few bytes are taken for all steps before the first, longer ones in theirs; in whichever order.
+// By hand: 8·(4 + 1)·(1000 + 1), then 8·(2 + 2)·(10 + 10) more.
+TEST(Compiled, ManyByIndexTakesShortAndLongRows) {
+  Variable w(Tensor(0.f));
+  auto step = compile([&](const Tensor& x, const Tensor& y) {
+    w.assign(w + sum(x) * sum(y));
+    return w.value();
+  });
+  const Tensor data = broadcast_to(vec({1, 2, 3, 4}).reshape({4, 1}), {4, 8}),
+               labels = vec({1, 10, 100, 1000});
+  const Tensor rows = Tensor(Literal::of<std::int32_t>({2, 2}, {3, 0, 1, 1}));
+  EXPECT_EQ(step.many_at(rows, data, labels).to_vector<float>(), (Floats{40040, 40680}));
+  w.assign(Tensor(0.f));
+  EXPECT_EQ(step.many_at(rows, labels, data).to_vector<float>(), (Floats{40040, 40680}));
+}
+
 TEST(Compiled, ACompiledFunctionJoinsAnotherTrace) {
   Variable w(Tensor(1.f));
   auto inner = compile([&](const Tensor& x) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "backend/cuda/schedule.h"
 
 namespace systole::cuda {
@@ -23,7 +25,14 @@ class Hand {
     step.outputs = std::move(outputs);
     program_.steps.push_back(std::move(step));
   }
-  Schedule schedule() const { return make_schedule(program_); }
+  Schedule schedule(std::optional<std::int32_t> carries = {}) const {
+    return make_schedule(program_, carries);
+  }
+  BufferId input(std::int32_t position) {
+    const BufferId made = array();
+    program_.buffers.back().position = position;
+    return made;
+  }
   lower::Program& program() { return program_; }
 
  private:
@@ -98,6 +107,48 @@ TEST(Schedule, LoopsStayWhereTheHostPutsThem) {
   hand.step({y}, {b});
   hand.program().steps[1].programs.push_back(std::make_shared<const lower::Program>());
   EXPECT_EQ(hand.schedule().lane[1], 0);
+}
+
+// The carry is written by the turn before, and `a` read by its second step; x is another slice in every turn.
+TEST(Schedule, StepsThatNeedNothingOfTheTurnBeforeWaitForTheirMemoryAlone) {
+  Hand hand;
+  const BufferId carry = hand.input(0), x = hand.input(1);
+  const BufferId a = hand.temporary(0), b = hand.temporary(64), c = hand.temporary(128);
+  hand.step({x}, {a});
+  hand.step({carry, a}, {b});
+  hand.step({b}, {c});
+  hand.step({carry, c}, {carry});
+  const Schedule schedule = hand.schedule(1);
+  EXPECT_TRUE(schedule.has_early);
+  EXPECT_EQ(schedule.lanes, 1);
+  EXPECT_EQ(schedule.lane, (std::vector<std::int32_t>{1, 0, 0, 0}));
+  EXPECT_EQ(schedule.waits, (Waits{{}, {0}, {}, {}}));
+  EXPECT_EQ(schedule.turn_before, (Waits{{1}, {}, {}, {}}));
+  EXPECT_EQ(schedule.is_awaited, (std::vector<bool>{true, true, false, false}));
+  EXPECT_FALSE(hand.schedule().has_early);   // no scan
+  EXPECT_FALSE(hand.schedule(2).has_early);  // x is a carry too
+}
+
+TEST(Schedule, AnEarlyStepWaitsForTheLastWhoHasItsMemory) {
+  Hand hand;
+  const BufferId carry = hand.input(0), x = hand.input(1);
+  const BufferId a = hand.temporary(0), b = hand.temporary(64), again = hand.temporary(32);
+  hand.step({x}, {a});
+  hand.step({carry, a}, {b});
+  hand.step({b}, {again});  // bytes of a
+  hand.step({again}, {carry});
+  EXPECT_EQ(hand.schedule(1).turn_before, (Waits{{3}, {}, {}, {}}));
+}
+
+// What nobody of the turn reads would never be awaited.
+TEST(Schedule, WhatNobodyReadsIsNotEarly) {
+  Hand hand;
+  const BufferId carry = hand.input(0), x = hand.input(1);
+  const BufferId a = hand.temporary(0), b = hand.temporary(64);
+  hand.step({x}, {a});
+  hand.step({a}, {b});
+  hand.step({carry}, {carry});
+  EXPECT_FALSE(hand.schedule(1).has_early);
 }
 
 }  // namespace

@@ -103,6 +103,26 @@ TEST(LossScale, OneGradientThatIsNotFiniteHoldsUpAllParameters) {
   EXPECT_TRUE(optim::LossScale::all_finite({}).item<bool>());
 }
 
+// Small tensors are looked at together, by types; large ones alone.
+TEST(LossScale, ABadNumberIsFoundWhereverItIs) {
+  std::vector<Tensor> all;
+  for (int i = 0; i < 10; ++i) all.push_back(ones({2, i % 3 + 1}));
+  all.push_back(tensor(1.0));
+  all.push_back(ones({3}).to(DType::f16));
+  all.push_back(ones({2}).to(DType::f16));
+  all.push_back(ones({5}).to(DType::f64));
+  all.push_back(ones({70, 70}));
+  all.push_back(ones({0}));
+  EXPECT_TRUE(optim::LossScale::all_finite(all).item<bool>());
+  for (const std::size_t i : {0, 7, 8, 10, 12, 13, 14}) {
+    std::vector<Tensor> with_bad = all;
+    std::vector<double> numbers(static_cast<std::size_t>(all[i].size()), 1.0);
+    numbers.back() = i % 2 == 0 ? HUGE_VAL : std::nan("");
+    with_bad[i] = tensor(numbers).reshape(all[i].shape()).to(all[i].dtype());
+    EXPECT_FALSE(optim::LossScale::all_finite(with_bad).item<bool>()) << i;
+  }
+}
+
 // 2^-30 is zero in f16, whose least number is 2^-24.
 TEST(LossScale, SmallGradientsSurviveF16) {
   Variable x{tensor({1.0})};

@@ -15,6 +15,7 @@
 //   void copy(Place from, Place to, std::size_t bytes)
 //   void run(std::size_t step, const Walker<Machine>&)   a kernel, a library's call, an evaluation
 //   void begin(), enter(step), leave(step), end()        optional: around all steps, and around each
+//   void set_turn(std::int64_t)                          optional: of a scan, before its body begins
 //
 // What a run needs is laid out when the Walker is made; walking allocates nothing.
 
@@ -153,6 +154,8 @@ class Walker {
         else
           inner.walkers[0].machine().set_same(inner.is_same);
       }
+      if constexpr (requires(Machine& machine) { machine.set_turn(n); })
+        inner.walkers[0].machine().set_turn(n);
       inner.walkers[0].run(inner.inputs, inner.outputs, workspace(step));
     }
   }

@@ -29,12 +29,14 @@ Kernel simt_tensor_core_kernel(const lower::Step& step, const std::string& name)
 Kernel simt_scatter_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 std::optional<Kernel> simt_special_kernel(const lower::Step& step, const std::string& name, Dialect dialect);
 
-// The functions that read or write neighbours at once.
-inline std::string load_function(const lower::Step& step, std::int64_t neighbours) {
-  return fmt::format("s_load{}{}", neighbours, step.is_aligned ? "" : "_anywhere");
+// The functions that read or write neighbours at once, of an input or an output.
+inline std::string load_function(const lower::Step& step, std::size_t input, std::int64_t neighbours) {
+  const bool is_anywhere = !step.unaligned.empty() && step.unaligned[input];
+  return fmt::format("s_load{}{}", neighbours, is_anywhere ? "_anywhere" : "");
 }
-inline std::string store_function(const lower::Step& step, std::int64_t neighbours) {
-  return fmt::format("s_store{}{}", neighbours, step.is_aligned ? "" : "_anywhere");
+inline std::string store_function(const lower::Step& step, std::size_t output, std::int64_t neighbours) {
+  const bool is_anywhere = !step.unaligned.empty() && step.unaligned[step.inputs.size() + output];
+  return fmt::format("s_store{}{}", neighbours, is_anywhere ? "_anywhere" : "");
 }
 
 // What kernels use beside arithmetic.

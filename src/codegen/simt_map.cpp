@@ -167,7 +167,7 @@ class SimtMap {
       if (!in_row(load.place)) continue;
       const std::string name = vector(next++);
       w_.line(fmt::format("{} {}[{}];", storage_type(region_.input_type(load.input).dtype), name, vector_));
-      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, vector_), name, load.input,
+      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, load.input, vector_), name, load.input,
                           at_first(load.place).to_string()));
       function_.elements().read_from(load.input, load.place, name + "[j]");
     }
@@ -183,7 +183,7 @@ class SimtMap {
     function_.elements().pop();
     w_.close();
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, vector_), function_.output(o),
+      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, o, vector_), function_.output(o),
                           at_first(loops.point()).to_string(), o));
     function_.elements().read_from_memory();
   }

@@ -32,7 +32,8 @@ constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kLeastWide = 16;   // rows
 constexpr std::int64_t kLeastLong = 128;  // points of rows that are read four at a time
 constexpr std::int64_t kMostRowGroups = 4096;
-constexpr std::int64_t kMostThreads = 1024;  // of a group
+constexpr std::int64_t kMostWholeGroups = 65536;  // with a row each
+constexpr std::int64_t kMostThreads = 1024;       // of a group
 constexpr std::int64_t kMostLocalBytes = 40 * 1024;
 constexpr std::int64_t kMostRegisters = 64;  // of a thread, for values that are kept
 constexpr std::int64_t kMostKept = 32;       // points of a thread whose values are kept in them
@@ -84,6 +85,8 @@ class SimtRows {
     lay_out();
     find_kept();
     const std::int64_t groups = (units() + slots_ - 1) / slots_;
+    const std::int64_t most = has_whole_groups() ? kMostWholeGroups : kMostRowGroups;
+    comes_again_ = groups > most && reduction_count() == 1;
     write_places();
     w_.open(fmt::format("for (s_index base = S_GROUP * {0}; base < {1}; base += S_GROUPS * {0})", slots_,
                         units()));
@@ -96,7 +99,7 @@ class SimtRows {
     store(rows_, outer_.point(), "part == 0");
     elements.pop();
     w_.close();
-    return function_.finish_groups(std::min(groups, kMostRowGroups));
+    return function_.finish_groups(std::min(groups, most));
   }
 
   int passes() const { return last_stage_; }
@@ -116,6 +119,7 @@ class SimtRows {
     write_row();
     Elements& elements = function_.elements();
     elements.push();
+    if (is_last) read_ahead();
     for (int earlier = 1; earlier < stage; ++earlier)
       for (const std::int32_t i : reductions(earlier)) read_chunks(i);
     if (is_last) {
@@ -219,6 +223,28 @@ class SimtRows {
                        number * chunks_, chunk, row_count_, row);
   }
 
+  // What belongs to the row is on its way while the chunks' sums are.
+  void read_ahead() {
+    if (is_wide_) return;
+    Function trial(step_, "trial", dialect_);
+    for (int stage = 1; stage <= last_stage_; ++stage)
+      for (const std::int32_t i : reductions(stage)) trial.elements().define({i, 0}, sum(i));
+    for (const std::size_t o : rows_) trial.elements().bits_at(graph_.outputs()[o].value, outer_.point());
+    std::set<std::pair<std::size_t, std::string>> seen;
+    for (const Elements::Load& load : trial.elements().loads()) {
+      const auto& terms = load.place.terms();
+      const bool is_known = std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
+        return std::find(outer_.names.begin(), outer_.names.end(), term.first) != outer_.names.end();
+      });
+      const std::string place = load.place.to_string();
+      if (load.conditional || !is_known || !seen.insert({load.input, place}).second) continue;
+      const std::string name = fmt::format("r{}", seen.size() - 1);
+      w_.line(fmt::format("const {} {} = in{}[{}];", storage_type(graph_.input_type(load.input).dtype), name,
+                          load.input, place));
+      function_.elements().read_from(load.input, load.place, name);
+    }
+  }
+
   // What all chunks of the row have together.
   void read_chunks(std::int32_t i) {
     declare("sum", i, identity(kind_of(i), dtype_of(i)));
@@ -237,6 +263,8 @@ class SimtRows {
 
   // Whether the threads of a row are neighbours.
   bool adjacent() const { return last_is_reduced_; }
+  // Whether a row has all warps of a group, that combine by shuffles.
+  bool has_whole_groups() const { return dialect_ == Dialect::cuda && adjacent() && parts_ > kWarp; }
 
   void lay_out() {
     adjacent() ? lay_out_points() : lay_out_rows();
@@ -249,16 +277,21 @@ class SimtRows {
   void lay_out_points() {
     is_long_ = !inner_.sizes.empty() && inner_.sizes.back() % wide_ == 0 && chunk_length_ % wide_ == 0 &&
                length_ >= kLeastLong;
-    // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it.
-    constexpr std::int64_t kMostOfAWarp = 512, kMostOfAGroup = 4096;
-    const bool is_short = chunk_length_ <= (is_long_ ? 2 * kMostOfAWarp : kMostOfAWarp);
+    // A warp needs no memory to combine: longer rows get a whole group when there is work for all of it, and
+    // earlier where there is no row for each of its warps.
+    constexpr std::int64_t kMostOfAWarp = 512, kMostOfAGroup = 4096, kFewTurns = 4;
+    const bool are_few = units() < kThreads / kWarp;
+    const bool is_short = chunk_length_ <= (are_few    ? kFewTurns * kWarp * at_once()
+                                            : is_long_ ? 2 * kMostOfAWarp
+                                                       : kMostOfAWarp);
     parts_ = std::min(power_of_two(chunk_length_ / at_once()), is_short ? kWarp : std::int64_t{kThreads});
-    while (parts_ == threads_ && !is_large(2 * threads_) && is_long_ &&
+    if (is_short && are_few) threads_ = std::max(parts_ * power_of_two(units()), kWarp);
+    while (!is_short && !is_large(2 * threads_) && is_long_ &&
            chunk_length_ > threads_ / kThreads * kMostOfAGroup)
       parts_ = threads_ *= 2;
     if (form_.threads == 0) return;
     // A row that needs a group has it whole, rows of warps have more of them.
-    if (parts_ == threads_)
+    if (!is_short)
       parts_ = threads_ = std::min<std::int64_t>(power_of_two(chunk_length_ / at_once()), form_.threads);
     else
       threads_ = form_.threads;
@@ -331,6 +364,10 @@ class SimtRows {
       if (graph_.node(i).op == Op::reduce && stages_[static_cast<std::size_t>(i)] == stage)
         found.push_back(i);
     return found;
+  }
+  std::int64_t reduction_count() const {
+    return std::count_if(graph_.nodes().begin(), graph_.nodes().end(),
+                         [](const ir::Node& node) { return node.op == Op::reduce; });
   }
   std::vector<std::size_t> full_outputs(int stage) const {
     std::vector<std::size_t> found;
@@ -447,7 +484,7 @@ class SimtRows {
     for (const Elements::Load& load : wide_loads(stage, sums, outputs)) {
       const std::string name = fmt::format("w{}", next++);
       w_.line(fmt::format("{} {}[{}];", storage_type(graph_.input_type(load.input).dtype), name, wide_));
-      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, wide_), name, load.input,
+      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, load.input, wide_), name, load.input,
                           at_first(load.place).to_string()));
       elements.read_from(load.input, load.place, name + "[j]");
     }
@@ -465,7 +502,7 @@ class SimtRows {
     close_near();
     if (!outputs.empty() && guarded_) w_.open("if (active)");
     for (const std::size_t o : outputs)
-      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, wide_), function_.output(o),
+      w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, o, wide_), function_.output(o),
                           at_first(all_.point()).to_string(), o));
     if (!outputs.empty() && guarded_) w_.close();
     elements.read_from_memory();
@@ -526,18 +563,25 @@ class SimtRows {
     w_.line("// What all threads of the row have together.");
     if (dialect_ == Dialect::cuda && adjacent()) {
       const std::string_view wide = size_of(dtype) < 4 && !is_float(dtype) ? "s_i32" : type;
-      w_.open(fmt::format("for (s_i32 d = {}; d > 0; d /= 2)", std::min(parts_, kWarp) / 2));
-      w_.line(
-          fmt::format("const {0} other = ({0})__shfl_xor_sync(0xffffffffu, ({1}){2}, d);", type, wide, sum));
-      w_.line(combine("other"));
-      w_.close();
-      if (parts_ <= kWarp) return;
-      const std::string warps = local_array(dtype, threads_ / kWarp);
-      w_.line(fmt::format("if (S_LANE % {0} == 0) {1}[S_LANE / {0}] = {2};", kWarp, warps, sum));
+      const auto shuffle = [&](std::int64_t threads) {
+        w_.open(fmt::format("for (s_i32 d = {}; d > 0; d /= 2)", threads / 2));
+        w_.line(fmt::format("const {0} other = ({0})__shfl_xor_sync(0xffffffffu, ({1}){2}, d);", type, wide,
+                            sum));
+        w_.line(combine("other"));
+        w_.close();
+      };
+      shuffle(std::min(parts_, kWarp));
+      if (!has_whole_groups()) return;
+      // Every reduction has a place of its own: who writes there has passed the barrier of another one since
+      // it was read, unless there is no other.
+      const std::int64_t warps = threads_ / kWarp;
+      const std::string places = fmt::format("warps{}", i);
+      function_.declare(fmt::format("S_LOCAL {} {}[{}];", type, places, warps));
+      w_.line(fmt::format("if (S_LANE % {0} == 0) {1}[S_LANE / {0}] = {2};", kWarp, places, sum));
       w_.line("S_BARRIER;");
-      w_.line(fmt::format("{} = {}[0];", sum, warps));
-      w_.line(fmt::format("for (s_i32 d = 1; d < {}; ++d) {}", threads_ / kWarp, combine(warps + "[d]")));
-      w_.line("S_BARRIER;");
+      w_.line(fmt::format("{} = {}[S_LANE % {}];", sum, places, warps));
+      shuffle(warps);
+      if (comes_again_) w_.line("S_BARRIER;");
       return;
     }
     if (dialect_ == Dialect::cuda && slots_ <= kWarp) return combine_warps(i);
@@ -642,6 +686,7 @@ class SimtRows {
   std::int64_t slots_ = 1, parts_ = 1, threads_ = kThreads;
   bool is_wide_ = false, is_long_ = false;  // a thread has neighbouring rows, or points
   bool guarded_ = false;
+  bool comes_again_ = false;              // a group, to the one reduction there is
   std::set<std::int32_t> kept_, stored_;  // values a later pass needs again; those that are there
   std::set<std::string> local_;
 };

@@ -51,8 +51,8 @@ void find_unaligned(Program& body) {
            memory.bytes % kAligned != 0;
   };
   for (Step& step : body.steps)
-    step.is_aligned = !std::any_of(step.inputs.begin(), step.inputs.end(), is_slice) &&
-                      !std::any_of(step.outputs.begin(), step.outputs.end(), is_slice);
+    for (const std::vector<BufferId>* const list : {&step.inputs, &step.outputs})
+      for (const BufferId b : *list) step.unaligned.push_back(is_slice(b));
 }
 
 class Lowering {

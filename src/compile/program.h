@@ -47,10 +47,10 @@ struct Step {
   std::vector<std::shared_ptr<const Program>> programs;  // bodies, conditions, branches
   std::int64_t chunks = 1;                               // of rows: parts that each is cut into
   std::vector<bool> overwritten;                         // by input: whether an output lies in its memory
-  bool is_aligned = true;                                // all it reads and writes begins at 16 bytes
-  std::int64_t length = 0;                               // of scan
-  std::int32_t carries = 0;  // of scan and loop: the first outputs, which hold the carries all along
-  bool reverse = false;      // of scan
+  std::vector<bool> unaligned;  // by input, then output: may begin anywhere; empty: none
+  std::int64_t length = 0;      // of scan
+  std::int32_t carries = 0;     // of scan and loop: the first outputs, which hold the carries all along
+  bool reverse = false;         // of scan
 };
 
 struct Program {

@@ -1,7 +1,9 @@
 #include "systole/optim/loss_scale.h"
 
 #include <cmath>
+#include <map>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,7 @@
 #include "systole/base/error.h"
 #include "systole/tensor/creation.h"
 #include "systole/tensor/math.h"
+#include "systole/tensor/shaping.h"
 #include "tensor/record.h"
 
 namespace systole::optim {
@@ -53,11 +56,28 @@ std::vector<Tensor> LossScale::unscaled(std::span<const Tensor> grads) const {
 }
 
 Tensor LossScale::all_finite(std::span<const Tensor> tensors) {
+  // A look at a tensor is a launch, however little it reads: small ones are looked at together.
+  constexpr std::int64_t kSmall = 4096;
+  constexpr std::size_t kTogether = 8;
   Tensor result;
-  for (const Tensor& x : tensors) {
+  const auto look = [&](const Tensor& x) {
     const Tensor finite = all(is_finite(x));
     result = result.defined() ? result && finite : finite;
+  };
+  std::map<DType, std::vector<Tensor>> small;
+  for (const Tensor& x : tensors) {
+    if (x.size() > kSmall) {
+      look(x);
+      continue;
+    }
+    std::vector<Tensor>& together = small[x.dtype()];
+    together.push_back(x.reshape({x.size()}));
+    if (together.size() < kTogether) continue;
+    look(concat(together));
+    together.clear();
   }
+  for (const auto& [dtype, together] : small)
+    if (!together.empty()) look(together.size() == 1 ? together[0] : concat(together));
   return result.defined() ? result : Tensor(Literal::scalar<bool>(true));
 }
 

@@ -454,8 +454,8 @@ Flat CompiledFunction::many_at(const Call& call, const Tensor& indices) const {
   if (state_->options.mesh) refuse_argument_rules(*state_->options.mesh);
   const std::uint8_t place = state_->place(*s, data.tensors);
   const auto program = state_->program(*s, form, place, [&] {
-    return named(looped(s->traced, types, index.shape[0], Form::rows, &index), s->traced, types.size(),
-                 state_->options, Form::rows);
+    return named(looped(s->traced, types, index.shape[0], Form::rows, &index, !state_->options.mesh),
+                 s->traced, types.size(), state_->options, Form::rows);
   });
   return state_->run(*s, *program, data.tensors, &indices);
 }

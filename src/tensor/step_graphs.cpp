@@ -87,7 +87,7 @@ ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t argume
 }
 
 ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim length, Form form,
-                 const Type* indices) {
+                 const Type* indices, bool ahead) {
   const std::size_t count = arguments.size(), results = traced.results.tensors.size();
   const Signature signature(traced, count);
   ir::Graph graph;
@@ -98,7 +98,15 @@ ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim leng
   ir::Values carries, xs, constants;
   for (std::size_t i : signature.carried) carries.push_back(inputs[i]);
   if (form == Form::rows) xs.push_back(graph.input({}, *indices));
-  for (std::size_t i = 0; i < count; ++i) (form == Form::entries ? xs : constants).push_back(inputs[i]);
+  const auto is_taken_ahead = [&](std::size_t i) {
+    constexpr std::int64_t kFewBytes = 16;
+    return ahead && entry_type(arguments[i]).bytes() <= kFewBytes;
+  };
+  for (std::size_t i = 0; i < count; ++i)
+    if (form == Form::rows && is_taken_ahead(i))
+      xs.push_back(ops::take(inputs[i], xs[0], 0));
+    else
+      (form == Form::entries ? xs : constants).push_back(inputs[i]);
   for (std::size_t i : signature.constant) constants.push_back(inputs[i]);
 
   std::vector<Type> types;
@@ -113,7 +121,10 @@ ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim leng
   for (std::size_t i : signature.carried) given[i] = x[next++];
   if (form == Form::rows) {
     const ir::Value rows = x[next++];
-    for (std::size_t i = 0; i < count; ++i) given[i] = ops::take(x[next++], rows, 0);
+    for (std::size_t i = 0; i < count; ++i)
+      if (is_taken_ahead(i)) given[i] = x[next++];
+    for (std::size_t i = 0; i < count; ++i)
+      if (!is_taken_ahead(i)) given[i] = ops::take(x[next++], rows, 0);
   } else {
     for (std::size_t i = 0; i < count; ++i) given[i] = x[next++];
   }

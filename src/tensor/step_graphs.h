@@ -20,8 +20,9 @@ enum class Form { once, all, entries, rows };
 ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t arguments,
                 const FunctionOptions& options, Form form);
 
-// One scan of `length` steps; `indices` is for Form::rows.
+// One scan of `length` steps; `indices` is for Form::rows. There `ahead` lets all steps' rows of a few bytes,
+// such as labels, be taken before the scan: a step reads them without waiting for their numbers.
 ir::Graph looped(const Traced& traced, std::span<const Type> arguments, Dim length, Form form,
-                 const Type* indices = nullptr);
+                 const Type* indices = nullptr, bool ahead = false);
 
 }  // namespace systole::recording

@@ -215,10 +215,10 @@ Tensor Trainer::Impl::training_step(const Fields& given) {
   }
   Tensor refused;
   if (guarded) {
-    // An f16 gradient that overflows is the loss scale's business.
-    const Tensor fine =
-        scale ? is_finite(numbers[0]) : is_finite(numbers[0]) && optim::LossScale::all_finite(grads);
-    const Tensor goes_on = fine && !Tensor(halted);
+    // An f16 gradient that overflows is the loss scale's business. Gradients are known last and stand first:
+    // the rest of the condition is part of the kernel that looks at them.
+    Tensor goes_on = is_finite(numbers[0]) && !Tensor(halted);
+    if (!scale) goes_on = optim::LossScale::all_finite(grads) && goes_on;
     apply = apply.defined() ? apply && goes_on : goes_on;
     refused = !goes_on;
   }

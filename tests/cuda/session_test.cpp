@@ -1,6 +1,9 @@
 // How a Session uses the driver: what is captured when, which streams wait for which, what is copied, and
 // that everything is given back.
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <latch>
 #include <set>
 #include <span>
@@ -163,6 +166,32 @@ TEST_F(CudaSession, TheFirstRunGoesByStepsTheSecondIsCapturedAndTheThirdOnlyLaun
   }
   EXPECT_EQ(fake.leaks(), "");
   EXPECT_EQ(fake.violations(), "");
+}
+
+// Copies only, one for each result: launches of their own leave no gaps between them.
+TEST_F(CudaSession, FewLaunchesOverMuchMemoryAreNoGraph) {
+  const auto graphs_after = [](std::int64_t count, int results) {
+    std::string list = "%x";
+    for (int i = 1; i < results; ++i) list += ", %x";
+    const ir::Graph graph =
+        ir::parse(fmt::format("systole.ir 1\ngraph @main(%x: f32[{}]) {{\n  return {}\n}}\n", count, list));
+    FakeDriver fake;
+    const Device device(0);
+    const auto session = make_session(make_module(device, graph, {}));
+    const BufferRef x = uploaded(Literal({DType::f32, {count}}), device);
+    for (int i = 0; i < 3; ++i) {
+      runtime::RunArguments arguments;
+      arguments.per_device = {{x}};
+      EXPECT_EQ(session->run(arguments)[0].size(), static_cast<std::size_t>(results));
+    }
+    EXPECT_EQ(fake.count("cuMemcpyDtoDAsync"), fake.count("cuGraphLaunch") > 0 ? 2 * results : 3 * results);
+    return fake.count("cuGraphLaunch");
+  };
+  constexpr std::int64_t kHalf = 8 << 20;  // of 64 MB, with a result as large
+  EXPECT_EQ(graphs_after(kHalf, 1), 0);
+  EXPECT_EQ(graphs_after(kHalf, 2), 0);
+  EXPECT_EQ(graphs_after(kHalf, 3), 2);
+  EXPECT_EQ(graphs_after(kHalf - 1, 1), 2);
 }
 
 // a and b change places, each written where the other lay; the results are in the inputs' memory, or copies.
@@ -374,6 +403,49 @@ graph @main(%a: f32[], %xs: f32[3], %b: f32[], %ys: f32[3]) {
       EXPECT_EQ(values_of(results[3]->to_host()), (std::vector<float>{7, 8, 9}));
     }
     EXPECT_EQ(fake.count("cuGraphLaunch"), 6);
+  }
+  EXPECT_EQ(fake.leaks(), "");
+  EXPECT_EQ(fake.violations(), "");
+}
+
+// Sorting a turn's x does not wait for the carry, only for the sum that reads the sorted x of the turn
+// before; the driver sees what touches memory without an order.
+TEST_F(CudaSession, AScanMakesItsNextTurnReadBesideTheEndOfThisOne) {
+  SYSTOLE_NEEDS_NVRTC();
+  const ir::Graph graph = ir::parse(R"(systole.ir 1
+graph @turn(%carry: f32[4], %x: f32[4]) {
+  %sorted = sort(%x) : f32[4]
+  %sum = add(%carry, %sorted) : f32[4]
+  return %sum
+}
+graph @main(%a: f32[4], %xs: f32[5,4]) {
+  %c = scan(%a, %xs) {length=5, carries=1, xs=1, reverse=false} @turn : f32[4]
+  return %c
+}
+)");
+  FakeDriver fake;
+  fake.set_kernel(3, [](FakeLaunch& launch) {
+    const bool sorts = launch.kernel().ends_with("_0");
+    const float* const x = launch.read(sorts ? 0 : 1, 4);
+    float* const y = launch.write(sorts ? 1 : 0, 4);
+    for (int i = 0; i < 4; ++i) y[i] = sorts ? x[i] : x[i] + y[i];
+    if (sorts) std::sort(y, y + 4);
+  });
+  {
+    const Device device(0);
+    const auto session = make_session(make_module(device, graph, {}));
+    std::vector<float> xs(20);
+    for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(7 * i % 20);
+    // 0 7 14 1 | 8 15 2 9 | 16 3 10 17 | 4 11 18 5 | 12 19 6 13
+    const std::vector<float> sums{0 + 2 + 3 + 4 + 6, 1 + 8 + 10 + 5 + 12, 7 + 9 + 16 + 11 + 13,
+                                  14 + 15 + 17 + 18 + 19};
+    for (int i = 0; i < 3; ++i) {
+      runtime::RunArguments arguments;
+      arguments.per_device = {
+          {uploaded(Literal({DType::f32, {4}}), device), uploaded(Literal::of<float>({5, 4}, xs), device)}};
+      EXPECT_EQ(first_of(session->run(arguments)[0]), sums) << i;
+    }
+    EXPECT_EQ(fake.count("cuGraphLaunch"), 2);
   }
   EXPECT_EQ(fake.leaks(), "");
   EXPECT_EQ(fake.violations(), "");

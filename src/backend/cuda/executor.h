@@ -29,6 +29,7 @@ class Machine {
   bool is_true(Place place) const;
   void copy(Place from, Place to, std::size_t bytes) const;
   void run(std::size_t step, const runtime::Walker<Machine>& walker);
+  void set_turn(std::int64_t turn) { way_.set_turn(turn); }
   void begin() { way_.begin(); }
   void enter(std::size_t step);
   void leave(std::size_t step) { way_.leave(step); }

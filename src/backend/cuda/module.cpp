@@ -36,9 +36,11 @@ class Generator {
  public:
   Generator(const Device& device, const Target& target) : device_(device), target_(target) {}
 
-  void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled) {
+  // `carries`: of a scan, whose body this is.
+  void generate(const lower::Program& program, const std::string& prefix, Compiled& compiled,
+                std::optional<std::int32_t> carries = {}) {
     compiled.program = &program;
-    compiled.schedule = make_schedule(program);
+    compiled.schedule = make_schedule(program, carries);
     compiled.calls.resize(program.steps.size());
     compiled.sub_programs.resize(program.steps.size());
     compiled.constants.resize(program.buffers.size());
@@ -70,7 +72,8 @@ class Generator {
           target_.has_tf32());
       compiled.sub_programs[s].resize(step.programs.size());
       for (std::size_t k = 0; k < step.programs.size(); ++k)
-        generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k]);
+        generate(*step.programs[k], fmt::format("{}_{}_", name, k), compiled.sub_programs[s][k],
+                 step.kind == StepKind::scan ? std::optional(step.carries) : std::nullopt);
     }
   }
 
@@ -273,6 +276,21 @@ std::int64_t nodes_of(const lower::Program& program) {
   return count;
 }
 
+// Work that is long beside what launching it costs: a graph costs the host less, but leaves a gap of a few
+// microseconds to the next one, which launches that wait in the stream do not.
+bool is_better_walked(const Compiled& compiled) {
+  constexpr std::size_t kFewLaunches = 2;
+  constexpr std::int64_t kMuchMemory = std::int64_t{64} << 20;
+  std::size_t launches = 0;
+  for (const Compiled::Call& call : compiled.calls)
+    launches += std::max<std::size_t>(1, call.launches.size());
+  std::int64_t bytes = 0;
+  for (const BufferInfo& info : compiled.program->buffers) bytes += info.shares < 0 ? info.bytes : 0;
+  const bool has_loops = std::any_of(compiled.sub_programs.begin(), compiled.sub_programs.end(),
+                                     [](const auto& programs) { return !programs.empty(); });
+  return launches <= kFewLaunches && !has_loops && bytes >= kMuchMemory;
+}
+
 }  // namespace
 
 std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph,
@@ -307,7 +325,8 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
     const timeline::Span span("compile", "forms");
     generator.choose();
   }
-  module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes;
+  module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes &&
+                          !is_better_walked(module->compiled);
   return module;
 }
 

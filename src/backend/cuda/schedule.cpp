@@ -50,19 +50,57 @@ bool depends(const Touched& later, const Touched& earlier) {
          overlap(later.written, earlier.read);
 }
 
+// By step of a scan's body: whether it and all it needs read only what no turn writes, for others of the
+// turn.
+std::vector<bool> early_steps(const Program& program, const std::vector<Touched>& touched,
+                              std::int32_t carries) {
+  const std::size_t count = program.steps.size();
+  const auto role = [&](BufferId b) {
+    return program.buffers[static_cast<std::size_t>(program.memory_of(b))].role;
+  };
+  const auto is_given = [&](BufferId b) {
+    const BufferInfo& memory = program.buffers[static_cast<std::size_t>(program.memory_of(b))];
+    return memory.role == BufferInfo::Role::constant || memory.role == BufferInfo::Role::temporary ||
+           (memory.role == BufferInfo::Role::input && memory.position >= carries);
+  };
+  std::vector<bool> early(count, false);
+  for (std::size_t s = 0; s < count; ++s) {
+    const Step& step = program.steps[s];
+    early[s] = step.programs.empty() && std::all_of(step.inputs.begin(), step.inputs.end(), is_given) &&
+               std::all_of(step.outputs.begin(), step.outputs.end(),
+                           [&](BufferId b) { return role(b) == BufferInfo::Role::temporary; });
+    for (std::size_t d = 0; d < s && early[s]; ++d) early[s] = early[d] || !depends(touched[s], touched[d]);
+  }
+  // Who is read by a step that is not early is done when the turn is.
+  std::vector<bool> is_read(count, false);
+  for (std::size_t s = count; s-- > 0;)
+    for (std::size_t r = s + 1; r < count && !is_read[s]; ++r)
+      is_read[s] = (!early[r] || is_read[r]) && overlap(touched[r].read, touched[s].written);
+  for (std::size_t s = 0; s < count; ++s) early[s] = early[s] && is_read[s];
+  // What needs one that is not early after all is not either.
+  for (std::size_t s = 0; s < count; ++s)
+    for (std::size_t d = 0; d < s && early[s]; ++d) early[s] = early[d] || !depends(touched[s], touched[d]);
+  return early;
+}
+
 }  // namespace
 
-Schedule make_schedule(const Program& program) {
+Schedule make_schedule(const Program& program, std::optional<std::int32_t> carries) {
   const std::size_t count = program.steps.size();
   Schedule schedule;
   schedule.lane.assign(count, 0);
   schedule.waits.resize(count);
   schedule.is_awaited.assign(count, false);
+  schedule.turn_before.resize(count);
   std::vector<Touched> touched;
+  for (const Step& step : program.steps) touched.push_back(touched_by(program, step));
+  const std::vector<bool> early =
+      carries ? early_steps(program, touched, *carries) : std::vector<bool>(count, false);
+  constexpr std::int32_t kEarly = -1;  // lane, until their number is known
+  std::int32_t last_early = -1;
   std::vector<std::vector<bool>> before(count);  // by step: those that are done when it begins
   std::vector<std::int32_t> last{-1};            // by lane
   for (std::size_t s = 0; s < count; ++s) {
-    touched.push_back(touched_by(program, program.steps[s]));
     before[s].assign(s, false);
     const auto add = [&](std::size_t d) {
       before[s][d] = true;
@@ -75,11 +113,19 @@ Schedule make_schedule(const Program& program) {
         needed.push_back(d);
         add(d);
       }
+    if (early[s]) {
+      if (last_early >= 0) add(static_cast<std::size_t>(last_early));
+      last_early = static_cast<std::int32_t>(s);
+      schedule.lane[s] = kEarly;
+      schedule.has_early = true;
+      continue;
+    }
     // The lane of the latest that it needs; one that is done by then; a new one.
     std::int32_t lane = -1;
     if (!program.steps[s].programs.empty()) lane = 0;
     for (const std::size_t d : needed)
-      if (lane < 0 && last[static_cast<std::size_t>(schedule.lane[d])] == static_cast<std::int32_t>(d))
+      if (lane < 0 && !early[d] &&
+          last[static_cast<std::size_t>(schedule.lane[d])] == static_cast<std::int32_t>(d))
         lane = schedule.lane[d];
     for (std::size_t l = 0; l < last.size() && lane < 0; ++l)
       if (last[l] < 0 || before[s][static_cast<std::size_t>(last[l])]) lane = static_cast<std::int32_t>(l);
@@ -99,6 +145,20 @@ Schedule make_schedule(const Program& program) {
       }
   }
   schedule.lanes = static_cast<std::int32_t>(last.size());
+  for (std::size_t s = 0; s < count; ++s) {
+    if (!early[s]) continue;
+    schedule.lane[s] = schedule.lanes;
+    // Those of the turn before, but for the ones that are done when others are.
+    std::vector<std::int32_t>& waits = schedule.turn_before[s];
+    for (std::size_t d = count; d-- > 0;) {
+      const bool is_done = std::any_of(waits.begin(), waits.end(), [&](std::int32_t later) {
+        return before[static_cast<std::size_t>(later)][d];
+      });
+      if (early[d] || is_done || !depends(touched[s], touched[d])) continue;
+      waits.push_back(static_cast<std::int32_t>(d));
+      schedule.is_awaited[d] = true;
+    }
+  }
   return schedule;
 }
 
@@ -132,7 +192,8 @@ Lanewalk::Lanewalk(Lanewalk&& other) noexcept
       lanes_(other.lanes_),
       schedule_(other.schedule_),
       events_(std::move(other.events_)),
-      entered_(std::move(other.entered_)) {
+      entered_(std::move(other.entered_)),
+      is_first_(other.is_first_) {
   other.events_.clear();
 }
 
@@ -155,6 +216,15 @@ Stream Lanewalk::enter(std::size_t step) {
   const auto wait = [&](Event event) {
     check(driver().cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
   };
+  if (lane == schedule_->lanes) {  // an early step's
+    if (is_first_) {
+      wait(event(schedule_->lane.size()));
+    } else {
+      for (const std::int32_t other : schedule_->turn_before[step])
+        wait(event(static_cast<std::size_t>(other)));
+    }
+    return stream;
+  }
   if (lane > 0 && !entered_[static_cast<std::size_t>(lane)]) wait(event(schedule_->lane.size()));
   entered_[static_cast<std::size_t>(lane)] = true;
   for (const std::int32_t other : schedule_->waits[step]) wait(event(static_cast<std::size_t>(other)));

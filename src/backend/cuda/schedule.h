@@ -3,9 +3,13 @@
 // Which steps of a Program may run beside each other on a GPU. Steps go to lanes, which are streams; a step
 // waits for those of other lanes whose memory it touches, as far as its own lane does not order them already.
 // A captured graph then has a Program's own dependencies instead of the order it was written in.
+//
+// Steps of a scan's body that need nothing of the turn before, such as making a batch ready, run beside the
+// end of that turn: they have a lane of their own, in which they wait only for those whose memory they write.
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,9 +22,12 @@ struct Schedule {
   std::vector<std::int32_t> lane;                // by step; 0 for loops and branches, which have lanes inside
   std::vector<std::vector<std::int32_t>> waits;  // by step: those of other lanes that it waits for
   std::vector<bool> is_awaited;                  // by step
-  std::int32_t lanes = 1;
+  std::int32_t lanes = 1;                        // that begin with the Program and end with it
+  bool has_early = false;                        // then the lane after these is that of the early steps
+  std::vector<std::vector<std::int32_t>> turn_before;  // by early step: what it waits for there
 };
-Schedule make_schedule(const lower::Program& program);
+// `carries`: of a scan, whose body this is.
+Schedule make_schedule(const lower::Program& program, std::optional<std::int32_t> carries = {});
 
 // The streams on which a session captures its steps, one for each lane, made when they are first used. Nobody
 // else has them: what others would put on a stream that captures fails, or is captured.
@@ -49,6 +56,7 @@ class Lanewalk {
   Lanewalk(Lanewalk&& other) noexcept;
   Lanewalk& operator=(Lanewalk&&) = delete;
 
+  void set_turn(std::int64_t turn) { is_first_ = turn == 0; }  // of a scan, that begins next
   void begin();
   Stream enter(
       std::size_t step);  // where it goes, null when nothing is captured; what it waits for is awaited
@@ -56,7 +64,9 @@ class Lanewalk {
   void end();
 
  private:
-  bool is_on() const { return lanes_ != nullptr && lanes_->are_used() && schedule_->lanes > 1; }
+  bool is_on() const {
+    return lanes_ != nullptr && lanes_->are_used() && (schedule_->lanes > 1 || schedule_->has_early);
+  }
   Event event(std::size_t i);  // of a step, then of the beginning, then of the lanes
 
   const Device* device_;
@@ -64,6 +74,7 @@ class Lanewalk {
   const Schedule* schedule_;
   std::vector<Event> events_;
   std::vector<bool> entered_;  // by lane
+  bool is_first_ = true;
 };
 
 }  // namespace systole::cuda

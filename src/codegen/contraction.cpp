@@ -82,8 +82,8 @@ std::int64_t product(const Shape& shape, const Ints& axes) {
 }
 
 // Product::left_run and right_run; the free axes run over `free`.
-std::string run_of(const ir::Graph& region, const lower::Strided& memory, const Factor& factor,
-                   const std::string& free) {
+std::optional<Product::Run> run_of(const ir::Graph& region, const lower::Strided& memory,
+                                   const Factor& factor, const std::string& free) {
   constexpr std::int64_t kRun = 4;
   const auto is_even = [](const Axes& axes) {
     return std::all_of(axes.axes.begin(), axes.axes.end(),
@@ -92,11 +92,12 @@ std::string run_of(const ir::Graph& region, const lower::Strided& memory, const 
   const auto& depth = factor.contracted.axes;
   if (depth.size() != 1 || depth[0].stride != 1 || memory.offset % kRun != 0 || !is_even(factor.batch) ||
       !is_even(factor.free))
-    return {};
+    return std::nullopt;
   const auto found = std::find(region.inputs().begin(), region.inputs().end(), memory.source.node);
-  if (found == region.inputs().end()) return {};
-  return fmt::format("in{} + {} + {} + {} + kk", found - region.inputs().begin(), memory.offset,
-                     factor.batch.at("batch"), factor.free.at(free));
+  if (found == region.inputs().end()) return std::nullopt;
+  return Product::Run{
+      static_cast<std::size_t>(found - region.inputs().begin()),
+      fmt::format("{} + {} + {} + kk", memory.offset, factor.batch.at("batch"), factor.free.at(free))};
 }
 
 Product dot_product(const lower::Step& step, Function& function) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "codegen/kernel_parts.h"
@@ -19,9 +20,13 @@ struct Product {
   std::function<void(Writer&)> prepare_row;
   std::function<void(Writer&, const std::string& target)> store_left;
   std::string right;
-  // Where four neighbours along the depth begin, of a factor that has them side by side, at multiples of
-  // four, in an array whose elements are its own: the left one's row, and n of the right one; else empty.
-  std::string left_run, right_run;
+  // Of a factor that has neighbours along the depth side by side, four beginning at a multiple of four: where
+  // they are, by the left one's row or the right one's n, and kk.
+  struct Run {
+    std::size_t input;
+    std::string place;
+  };
+  std::optional<Run> left_run, right_run;
   bool left_is_transposed = false;   // neighbours along the rows are neighbours in memory
   bool right_is_transposed = false;  // neighbours along the depth are neighbours in memory
   Index point;                       // of the result, in batch, m and n, or in `place`

@@ -164,7 +164,8 @@ class FewChannelsKernel {
     w_.line(fmt::format("const bool is_inside = p < {};", c_.result[1]));
     w_.open("if (is_inside)");
     w_.line(fmt::format("{} four[4];", storage_type(c_.operands)));
-    w_.line(fmt::format("{}(four, in{} + back + p * {});", load_function(step_, 4), input(1), c_.other[2]));
+    w_.line(fmt::format("{}(four, in{} + back + p * {});", load_function(step_, input(1), 4), input(1),
+                        c_.other[2]));
     unrolled("j", 4);
     w_.line(fmt::format("b[j * 2 + i] = {};", function_.elements().stored("four", "j", c_.operands)));
     w_.close();

@@ -83,7 +83,7 @@ class TensorCoreContraction {
       w_.open("");
       w_.line(fmt::format("const s_index row = m0 + down + {};", 8 * eight));
       if (reads_fours(p.left_run)) {
-        read_four(p.left_run, p.rows % high() != 0 ? fmt::format("row < {}", p.rows) : std::string());
+        read_four(*p.left_run, p.rows % high() != 0 ? fmt::format("row < {}", p.rows) : std::string());
       } else {
         open_four();
         w_.open(fmt::format("if (row < {} && kk < {})", p.rows, p.depth));
@@ -98,7 +98,7 @@ class TensorCoreContraction {
       w_.open("");
       w_.line(fmt::format("const s_index n = n0 + down + {};", 8 * eight));
       if (reads_fours(p.right_run)) {
-        read_four(p.right_run,
+        read_four(*p.right_run,
                   p.columns % (wide() * beside_) != 0 ? fmt::format("n < {}", p.columns) : std::string());
       } else {
         open_four();
@@ -117,14 +117,14 @@ class TensorCoreContraction {
   }
 
   // Four neighbours of the depth at once, where they are neighbours in memory.
-  bool reads_fours(const std::string& run) const {
-    return !run.empty() && step_.is_aligned && product_.depth % kDeep == 0;
+  bool reads_fours(const std::optional<Product::Run>& run) const {
+    return run.has_value() && product_.depth % kDeep == 0;
   }
-  void read_four(const std::string& run, const std::string& condition) {
+  void read_four(const Product::Run& run, const std::string& condition) {
     w_.line("const s_index kk = k0 + 4 * across;");
     w_.line("float four[4] = {};");
-    w_.line(fmt::format("{}s_load4(four, {});", condition.empty() ? "" : fmt::format("if ({}) ", condition),
-                        run));
+    w_.line(fmt::format("{}{}(four, in{} + {});", condition.empty() ? "" : fmt::format("if ({}) ", condition),
+                        load_function(step_, run.input, 4), run.input, run.place));
   }
   void open_four() {
     w_.line("float four[4] = {};");

@@ -331,8 +331,8 @@ std::vector<Form> forms(const lower::Step& step) {
   if (step.kind != lower::StepKind::kernel) return all;
   if (step.group == lower::GroupKind::map) {
     all.push_back({.neighbours = 8});
-    all.push_back({.groups = 16384});
-    all.push_back({.threads = 512});
+    all.push_back({.groups = 65536});
+    all.push_back({.threads = 1024, .groups = 65536});
   } else if (step.group == lower::GroupKind::rows) {
     all.push_back({.neighbours = 8});
     all.push_back({.threads = 512});

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "backend/cuda/by_threads.h"
 #include "backend/cuda/nvrtc.h"
@@ -111,6 +112,8 @@ class Generator {
     std::vector<Way> ways;
     Question question;
     std::vector<std::int64_t> bytes;  // of the kernels' buffers
+    std::vector<std::pair<std::size_t, std::size_t>>
+        shared;  // of these: an output, and the input it overwrites
   };
 
   Way way_of(std::vector<codegen::Kernel> kernels) {
@@ -137,6 +140,10 @@ class Generator {
         wanted.bytes.push_back(program.buffers[static_cast<std::size_t>(b)].bytes);
         all += wanted.bytes.back();
       }
+    for (std::size_t i = 0; i < step.inputs.size(); ++i)
+      for (std::size_t o = 0; o < step.outputs.size(); ++o)
+        if (program.memory_of(step.inputs[i]) == program.memory_of(step.outputs[o]))
+          wanted.shared.emplace_back(step.inputs.size() + o, i);
     wanted.bytes.push_back(
         step.workspace >= 0 ? program.buffers[static_cast<std::size_t>(step.workspace)].bytes : 0);
     const std::vector<codegen::Form> forms = codegen::forms(step);
@@ -197,6 +204,7 @@ class Generator {
     return [&wanted, scratch](int choice, Stream on) {
       const Way& way = wanted.ways[static_cast<std::size_t>(choice)];
       std::vector<Address> addresses = scratch->addresses();
+      for (const auto& [output, input] : wanted.shared) addresses[output] = addresses[input];
       std::vector<void*> parameters;
       for (Address& address : addresses) parameters.push_back(&address);
       for (const Compiled::Launch& launch : way.launches)

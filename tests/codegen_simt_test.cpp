@@ -151,14 +151,14 @@ TEST(SimtKernels, InputsThatAreOverwrittenAreNotReadOnly) {
 // Of a loop's body: the rows of ys are 12 bytes apart, x and the carry begin where vectors do.
 TEST(SimtKernels, OnlySlicesThatMayBeginAnywhereAreReadAndWrittenWithCare) {
   const Graph graph = ir::parse(R"(systole.ir 1
-graph @body(%carry: f32[1024], %x: f32[1024]) {
-  %next = add(%carry, %x) : f32[1024]
+graph @body(%carry: f32[262144], %x: f32[262144]) {
+  %next = add(%carry, %x) : f32[262144]
   %y = slice(%x) {starts=[0], limits=[3], strides=[1]} : f32[3]
   %z = neg(%y) : f32[3]
   return %next, %z
 }
-graph @main(%a: f32[1024], %xs: f32[5,1024]) {
-  %c, %ys = scan(%a, %xs) {length=5, carries=1, xs=1, reverse=false} @body : f32[1024], f32[5,3]
+graph @main(%a: f32[262144], %xs: f32[5,262144]) {
+  %c, %ys = scan(%a, %xs) {length=5, carries=1, xs=1, reverse=false} @body : f32[262144], f32[5,3]
   return %c, %ys
 }
 )");
@@ -180,13 +180,23 @@ graph @main(%a: f32[1024], %xs: f32[5,1024]) {
 
 TEST(SimtKernels, DialectsShareTheTextOfAMap) {
   Graph graph("sum");
-  const Type type{DType::f32, {1024, 64}};
+  const Type type{DType::f32, {4096, 64}};
   graph.output(ops::add(graph.input("a", type), graph.input("b", type)));
   const Kernel cuda = kernel_of(graph, Dialect::cuda), opencl = kernel_of(graph, Dialect::opencl);
   EXPECT_EQ(cuda.source, opencl.source);
   EXPECT_EQ(count(cuda, "s_load4("), 2u) << cuda.source;
   EXPECT_EQ(count(cuda, "s_store4("), 1u) << cuda.source;
-  EXPECT_EQ(cuda.groups, 64);  // 256 threads with four points each
+  EXPECT_EQ(cuda.groups, 256);  // of 256 threads with four points each
+}
+
+// An optimiser's step on a small weight is a chain of roots and quotients: more threads wait for less of it.
+TEST(SimtKernels, FewPointsHaveAThreadEach) {
+  Graph graph("sum");
+  const Type type{DType::f32, {128, 784}};
+  graph.output(ops::add(graph.input("a", type), graph.input("b", type)));
+  const Kernel kernel = kernel_of(graph, Dialect::cuda);
+  EXPECT_FALSE(has(kernel, "s_load4(")) << kernel.source;
+  EXPECT_EQ(kernel.groups, 392);
 }
 
 TEST(SimtKernels, ATransposedOperandPassesThroughATile) {

@@ -14,7 +14,7 @@ namespace systole::codegen {
 
 namespace {
 
-constexpr std::int64_t kLeastVectors = 256;  // fewer points are spread over more threads
+constexpr std::int64_t kLeastVectors = 65536;  // fewer points are spread over more threads
 constexpr std::int64_t kTile = 32, kTileRows = kThreads / kTile;
 constexpr std::int64_t kMostTiles = 4096;  // groups
 constexpr std::size_t kMostTiledInputs = 4;

@@ -21,9 +21,11 @@ Nodes stored_of(const Groups& groups, std::int32_t group) {
 }
 
 // The work of its group that makes the node of the product at every point, and of what the product waits for
-// anyway; none when it takes more.
+// anyway; none when it takes more, in memory too: an f32 of a product in f16 is made again where it is read.
 Nodes work_for(const ir::Graph& graph, Groups& groups, std::int32_t product, std::int32_t node) {
-  const std::int64_t points = graph.node(groups[product].anchor).types[0].shape.count();
+  const Type& made = graph.node(groups[product].anchor).types[0];
+  if (size_of(graph.node(node).types[0].dtype) > size_of(made.dtype)) return {};
+  const std::int64_t points = made.shape.count();
   Nodes work = {node};
   std::vector<std::int32_t> stack = {node};
   bool reads_product = false;

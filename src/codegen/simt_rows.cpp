@@ -88,8 +88,14 @@ class SimtRows {
     const std::int64_t most = has_whole_groups() ? kMostWholeGroups : kMostRowGroups;
     comes_again_ = groups > most && reduction_count() == 1;
     write_places();
-    w_.open(fmt::format("for (s_index base = S_GROUP * {0}; base < {1}; base += S_GROUPS * {0})", slots_,
-                        units()));
+    // Without a loop nothing is kept in registers for the next turn.
+    if (groups <= most) {
+      w_.open("");
+      w_.line(fmt::format("const s_index base = S_GROUP * {};", slots_));
+    } else {
+      w_.open(fmt::format("for (s_index base = S_GROUP * {0}; base < {1}; base += S_GROUPS * {0})", slots_,
+                          units()));
+    }
     write_row();
     Elements& elements = function_.elements();
     elements.push();

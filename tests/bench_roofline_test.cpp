@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/last_cache.h"
 #include "bench_command.h"
 #include "cli/bench/kernels.h"
 #include "cli/bench/roofline.h"

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/last_cache.h"
 #include "cli/bench/end_to_end.h"
 #include "cli/bench/measurement.h"
 #include "cli/bench/peer.h"
@@ -322,7 +323,7 @@ int run_roofline(Options options) {
       throw UsageError(fmt::format("--roofline places kernels, K1 to K5, not {}", work.name));
     if (elements != 0) work = bench::resized(work, elements);
   }
-  if (elements == 0) elements = bench::elements_beyond(on_accelerator() ? 0 : bench::last_cache_bytes());
+  if (elements == 0) elements = bench::elements_beyond(on_accelerator() ? 0 : last_cache_bytes());
   const bench::ForeignLoad load;
   const bench::Roofline roof = bench::measure_roofline(elements, product, kernels, effort(options));
   const std::optional<double> foreign = load.percent();

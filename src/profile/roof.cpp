@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/last_cache.h"
 #include "base/log.h"
 #include "systole/base/error.h"
 #include "systole/profile.h"
@@ -77,11 +78,13 @@ Roof measured(const std::string& device) {
   const DeviceScope scope(device);
   const std::string backend = current_device().backend;
   const bool is_slow = backend == "reference", is_fast = backend == "cuda";
-  const std::int64_t elements = is_slow ? 1 << 14 : is_fast ? 1 << 28 : 1 << 25;
+  // Four times what the last cache holds, which no copy of a processor shall come from.
+  const std::int64_t beyond = std::clamp(last_cache_bytes(), std::int64_t{1} << 25, std::int64_t{1} << 27);
+  const std::int64_t elements = is_slow ? 1 << 14 : is_fast ? 1 << 28 : beyond;
   const std::int64_t side = is_slow ? 32 : is_fast ? 8192 : 1024;
   Roof roof{.device = device};
-  for (const std::int64_t part : {4, 2, 1})
-    roof.bytes_per_second = std::max(roof.bytes_per_second, copy_rate(elements / part));
+  roof.bytes_per_second = copy_rate(elements);
+  if (is_fast) roof.bytes_per_second = std::max(roof.bytes_per_second, copy_rate(elements / 4));
   const auto add = [&](DType dtype, bool tf32) {
     double best = 0;
     for (const std::int64_t part : {2, 1}) best = std::max(best, product_rate(side / part, dtype, tf32));

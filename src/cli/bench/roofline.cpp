@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <utility>
 
 #include "cli/bench/measurement.h"
@@ -64,18 +63,6 @@ std::int64_t elements_beyond(std::int64_t last_cache) {
   std::int64_t elements = kFewest;
   while (elements < std::min(wanted, kMost)) elements *= 2;
   return elements;
-}
-
-// Not by sysconf, which adds up the caches of a whole package.
-std::int64_t last_cache_bytes() {
-  std::int64_t largest = 0;
-  for (int i = 0;; ++i) {
-    std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", i));  // "32768K"
-    std::int64_t size = 0;
-    char unit = 0;
-    if (!(file >> size >> unit)) return largest;
-    largest = std::max(largest, size << (unit == 'M' ? 20 : 10));
-  }
 }
 
 Workload resized(Workload kernel, std::int64_t elements) {

@@ -45,7 +45,6 @@ struct Roofline {
 // Elements of the largest array to copy, so that the smallest is four times as large as the last cache of
 // `last_cache` bytes (0: unknown), but at most 1 GiB.
 std::int64_t elements_beyond(std::int64_t last_cache);
-std::int64_t last_cache_bytes();  // that a core of this machine has; 0 when the system does not tell
 
 // A kernel's workload with arrays of this many elements, or of the largest square below.
 Workload resized(Workload kernel, std::int64_t elements);

@@ -240,7 +240,7 @@ std::string compiled_code(const Device& device, const std::string& source) {
 
 // Kernels in parts of about one size, which are compiled at the same time.
 std::vector<std::vector<codegen::Kernel>> in_parts(const std::vector<codegen::Kernel>& kernels) {
-  constexpr std::size_t kLeast = 32 * 1024, kMostParts = 16;  // bytes of source
+  constexpr std::size_t kLeast = 4 * 1024, kMostParts = 16;  // bytes of source
   std::size_t all = 0;
   for (const codegen::Kernel& kernel : kernels) all += kernel.source.size();
   const std::size_t threads = std::max(1u, std::thread::hardware_concurrency());

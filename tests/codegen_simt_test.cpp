@@ -142,10 +142,28 @@ TEST(SimtKernels, InputsThatAreOverwrittenAreNotReadOnly) {
   const Type type{DType::f32, {1024}};
   graph.output(ops::add(graph.input("a", type), graph.input("b", type)));
   lower::Step step = step_of(graph);
-  step.overwritten = {true, false};
+  step.overwritten = {0, -1};
   const std::string source = make_kernel(step, "kernel", Dialect::cuda)->source;
   EXPECT_NE(source.find("kernel(S_PARAMETER(0), S_READ_ONLY(1), S_PARAMETER(2))"), std::string::npos)
       << source;
+}
+
+// Each overwrites what the other reads: a thread that did one alone would race with the other's.
+TEST(SimtKernels, WhatOverwritesAnArrayIsOneThreadsWorkWithWhatReadsIt) {
+  const Graph graph = ir::parse(R"(systole.ir 1
+graph @swap(%a: f32[1000] {alias=0}, %b: f32[1000] {alias=1}) {
+  %x = exp(%b) : f32[1000]
+  %y = sin(%a) : f32[1000]
+  return %x, %y
+}
+)");
+  const lower::Program program = lower::make_program(graph, kernel_check::PlainTarget());
+  for (const lower::Step& step : program.steps) {
+    if (step.kind != lower::StepKind::kernel || step.outputs.size() < 2) continue;
+    EXPECT_EQ(step.overwritten, (std::vector<std::int32_t>{1, 0}));  // its inputs are b and a
+    const Kernel kernel = *make_kernel(step, "kernel", Dialect::cuda);
+    EXPECT_FALSE(has(kernel, "if (item <")) << kernel.source;
+  }
 }
 
 // Of a loop's body: the rows of ys are 12 bytes apart, x and the carry begin where vectors do.

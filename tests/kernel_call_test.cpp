@@ -223,6 +223,17 @@ TEST_P(KernelCall, OfNothingIsNothing) {
   EXPECT_EQ(run(graph, {{}, {}}), (std::vector<Floats>{{}}));
 }
 
+TEST_P(KernelCall, OfNothingAndSomethingSaysNotHowManyThreadsThereAre) {
+  const Type none = vector_of(0), some = vector_of(4);
+  Graph graph("half_empty");
+  ir::KernelAttrs attrs = both(none);
+  attrs.results = {none, some};
+  for (const ir::Value v : ops::kernel_call(graph, {graph.input("a", none), graph.input("b", none)}, attrs))
+    graph.output(v);
+  const std::string words = error_of(ErrorKind::kInvalidArgument, [&] { run(graph, {{}, {}}); });
+  EXPECT_NE(words.find("result 0 is empty"), words.npos) << words;
+}
+
 TEST_P(KernelCall, WithoutASourceForTheDeviceRunsItsBody) {
   const Type type = vector_of(2);
   ir::KernelAttrs attrs{.name = "f", .results = {type}};

@@ -217,6 +217,33 @@ TEST_F(SavedKernelOps, AreSavedWithTheirModelForAnyBatch) {
   }
 }
 
+// 256 elements a group: a few batches have the same number of groups, and others have not.
+TEST_F(SavedKernelOps, WithALaunchByTypesAreOfTheBatchTheyWereSavedWith) {
+  struct Doubling {
+    KernelOp doubled{{.name = "doubled",
+                      .sources = {.portable = R"(
+S_ENTRY doubled(S_GLOBAL const float* x, S_GLOBAL float* y) {
+  if (S_THREAD < S_COUNT) y[S_THREAD] = 2 * x[S_THREAD];
+})"},
+                      .launch = [](const KernelTypes& t) {
+                        return Launch{.grid = {(t.inputs[0].shape.count() + 255) / 256}, .block = {256}};
+                      }}};
+    Tensor forward(const Tensor& x) const { return doubled(x); }
+  };
+  const auto file = folder_ / "doubling.safetensors";
+  const Doubling net;
+  std::string words;
+  try {
+    save(file, net, {{DType::f32, {4, 10}}});
+    const SavedModel m = load(file, {.kernels = true});
+    EXPECT_EQ(m(ones({4, 10})).to_vector<float>(), Floats(40, 2));
+    words = error_of(ErrorKind::kShape, [&] { m(ones({200, 10})).eval(); });
+  } catch (const Error& error) {
+    words = error.what();
+  }
+  EXPECT_NE(words, "");
+}
+
 // A row by a group, and in C by an item: the launch and the numbers come from the types.
 TEST_P(KernelOps, HaveLaunchesAndNumbersByTheirTypes) {
   const KernelOp largest({
@@ -277,6 +304,23 @@ void largest(const float* x, float* most, int* at, long long begin, long long en
   const std::string words =
       error_of(ErrorKind::kInvalidArgument, [&] { largest(on_device(values, {3, 100})); });
   EXPECT_TRUE(contains(words, "KernelOp largest") && contains(words, "several results")) << words;
+}
+
+// What a group of a GPU shares is no matter of the source in C.
+TEST_F(SavedKernelOps, SharedMemoryOfOtherSourcesDoesNotKeepAProcessorFromRunning) {
+  const KernelOp plus(
+      {.name = "plus",
+       .sources =
+           {.cuda = "__global__ void plus(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + 1; }",
+            .c = "void plus(const float* x, float* y, long long begin, long long end) {"
+                 " for (long long i = begin; i < end; ++i) y[i] = x[i] + 1; }"},
+       .launch = [](const KernelTypes& t) {
+         Launch launch = Launch::over(t.inputs[0].shape.count());
+         launch.shared_bytes = 1024;
+         return launch;
+       }});
+  const DeviceScope scope("cpu");
+  EXPECT_EQ(plus(ones({3})).to_vector<float>(), (Floats{2, 2, 2}));
 }
 
 TEST_P(KernelOps, SayWhatIsWrongWithThem) {

@@ -12,6 +12,7 @@
 
 #include "error_check.h"
 #include "kernel_devices.h"
+#include "runtime/source_kernels.h"
 #include "runtime/source_text.h"
 
 namespace systole {
@@ -19,6 +20,12 @@ namespace systole {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(Devices, Kernels, testing::Values("cpu", "opencl:0", "cuda:0"), device_word);
+
+TEST(KernelWords, ArePortableWhereTheyStandAlone) {
+  EXPECT_TRUE(runtime::is_portable_text("S_KERNEL(64) f()"));
+  EXPECT_TRUE(runtime::is_portable_text("\nS_ENTRY f()"));
+  EXPECT_FALSE(runtime::is_portable_text("#define CLASS_KERNEL 1\nvoid f(int IS_ENTRY, int S_ENTRY2) {}"));
+}
 
 TEST_P(Kernels, DefinesAndTypedefsReachTheSource) {
   const SourceModule module(device(), {.portable = R"(

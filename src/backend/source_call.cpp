@@ -61,7 +61,14 @@ Launch launch_of(const ir::KernelAttrs& attrs, std::string_view source) {
     launch.grid = share(launch.block);
   else
     launch.block = std::max<std::int64_t>(share(launch.grid), 1);
-  if (count == 0) launch.grid = 0;
+  if (count == 0) {
+    if (std::any_of(attrs.results.begin(), attrs.results.end(),
+                    [](const Type& type) { return type.shape.count() > 0; }))
+      throw Error(ErrorKind::kInvalidArgument, fmt::format("kernel_call {}", attrs.name),
+                  "result 0 is empty and another is not, so nothing says how many threads there are",
+                  "a grid and a block, or the larger result first");
+    launch.grid = 0;
+  }
   launch.items = count;
   return launch;
 }
@@ -112,6 +119,7 @@ std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::
   call->kernel = build({source, attrs.name, is_portable_text(source)},
                        {.defines = {{"S_COUNT", std::to_string(attrs.results[0].shape.count())}}});
   call->launch = launch_of(attrs, source);
+  if (dialect == codegen::Dialect::c) call->launch.shared_bytes = 0;  // the other sources' memory
   check_launch(where, call->launch);
   for (const ir::ValueId v : node.operands) {
     const auto& inputs = graph.inputs();

@@ -106,7 +106,7 @@ Function::Function(const lower::Step& step, std::string name, Dialect dialect, i
   kernel_.threads = threads;
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     declare_buffer(fmt::format("const S_GLOBAL {}*", storage_type(region_.input_type(i).dtype)), inputs_[i],
-                   i >= step.overwritten.size() || step.overwritten[i]);
+                   i >= step.overwritten.size() || step.overwritten[i] >= 0);
   for (std::size_t i = 0; i < region_.outputs().size(); ++i) {
     outputs_.push_back(fmt::format("out{}", i));
     declare_buffer(fmt::format("S_GLOBAL {}*", storage_type(region_.output_type(i).dtype)), outputs_[i],

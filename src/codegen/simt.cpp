@@ -78,7 +78,16 @@ static __device__ __forceinline__ unsigned s_tf32(float x) {
 }
 static __device__ __forceinline__ unsigned s_rest_tf32(float x, unsigned rounded) {
   const float rest = x - __uint_as_float(rounded);
-  return s_tf32(rest == rest ? rest : 0.0f);  // of an infinity nothing
+  return s_tf32(rest - rest == 0.0f ? rest : 0.0f);  // of an infinity nothing
+}
+// Of factors and their rests; what an infinity times no rest would be is left out.
+static __device__ __forceinline__ void s_mma_near_f32(float* sum, const unsigned* x, const unsigned* u,
+                                                      const unsigned* y, const unsigned* v) {
+  float small[4] = {0, 0, 0, 0};
+  s_mma_tf32(small, u, y);
+  s_mma_tf32(small, x, v);
+  for (int i = 0; i < 4; ++i) sum[i] += small[i] - small[i] == 0.0f ? small[i] : 0.0f;
+  s_mma_tf32(sum, x, y);
 }
 static __device__ __forceinline__ void s_multiply_tf32(float* sum, const float* a, const float* b) {
   unsigned x[4], y[2];
@@ -90,9 +99,7 @@ static __device__ __forceinline__ void s_multiply_near_f32(float* sum, const flo
   unsigned x[4], y[2], u[4], v[2];
   for (int i = 0; i < 4; ++i) u[i] = s_rest_tf32(a[i], x[i] = s_tf32(a[i]));
   for (int i = 0; i < 2; ++i) v[i] = s_rest_tf32(b[i], y[i] = s_tf32(b[i]));
-  s_mma_tf32(sum, u, y);
-  s_mma_tf32(sum, x, v);
-  s_mma_tf32(sum, x, y);
+  s_mma_near_f32(sum, x, u, y, v);
 }
 #define S_INF_F32 __int_as_float(0x7f800000)
 #define S_INF_F64 __longlong_as_double(0x7ff0000000000000)

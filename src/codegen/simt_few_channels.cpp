@@ -5,6 +5,7 @@
 // three parts, which is nearly exact; small floats are exact as they are.
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "codegen/contraction.h"
 #include "codegen/few_channels.h"
@@ -16,9 +17,12 @@ namespace {
 
 constexpr std::int64_t kFilters = 32;  // of a warp
 constexpr std::int64_t kPitch = 36;    // of its rows in local memory: threads write to different banks
-constexpr std::int64_t kMostChannels = 4, kMostDepth = 64;
-constexpr std::int64_t kFewestPlaces = 4096;  // in all images: fewer are no work for a GPU
-constexpr std::int64_t kMostGroups = 264;     // two for each multiprocessor of a large GPU
+constexpr std::int64_t kMostChannels = 4, kMostDepth = 64, kMostFilters = 4096;
+constexpr std::int64_t kFarthest = std::int64_t{1} << 28;  // that places in an image may be, padding and all
+constexpr std::int64_t kFewestPlaces = 4096;               // in all images: fewer are no work for a GPU
+constexpr std::int64_t kFewestRows = 64,
+                       kLongestRow = 4096;  // of a gradient: a row is one warp's, and one sum
+constexpr std::int64_t kMostGroups = 264;   // two for each multiprocessor of a large GPU
 
 std::int64_t ceiling(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
@@ -81,8 +85,8 @@ class FewChannelsKernel {
     w_.line(fmt::format("const s_i32 y = row / {} % {} * {} - {}, x = row % {} * {} - {};", c_.result[1],
                         c_.result[0], c_.strides[0], c_.before[0], c_.result[1], c_.strides[1],
                         c_.before[1]));
-    w_.line(fmt::format("base[h] = row < {} ? row / {} * {} + y * {} + x * {} : -1;", product_.rows,
-                        c_.result[0] * c_.result[1], c_.x[0], c_.x[1], c_.x[2]));
+    w_.line(fmt::format("base[h] = row < {} ? row / {} * {} + (s_index)y * {} + (s_index)x * {} : -1;",
+                        product_.rows, c_.result[0] * c_.result[1], c_.x[0], c_.x[1], c_.x[2]));
     if (is_padded()) {
       w_.line("top[h] = y, left[h] = x;");
       w_.line(fmt::format("if (row >= {}) top[h] = {};", product_.rows, c_.image[0]));  // outside
@@ -105,12 +109,12 @@ class FewChannelsKernel {
     w_.close();
     unrolled("j", 4);
     w_.line("const unsigned b[2] = {high[s * 8 + j], high[s * 8 + 4 + j]};");
-    if (!is_exact_) {
+    if (is_exact_) {
+      w_.line("s_mma_tf32(sum + 4 * j, a, b);");
+    } else {
       w_.line("const unsigned c[2] = {low[s * 8 + j], low[s * 8 + 4 + j]};");
-      w_.line("s_mma_tf32(sum + 4 * j, rest, b);");
-      w_.line("s_mma_tf32(sum + 4 * j, a, c);");
+      w_.line("s_mma_near_f32(sum + 4 * j, a, rest, b, c);");
     }
-    w_.line("s_mma_tf32(sum + 4 * j, a, b);");
     w_.close();
     w_.close();
     // Through local memory: a row of filters is written by neighbours.
@@ -152,9 +156,9 @@ class FewChannelsKernel {
     w_.line(fmt::format("const s_index image = item / {0};", c_.result[0]));
     w_.line(fmt::format("const s_i32 y = item % {};", c_.result[0]));
     w_.line(fmt::format("const s_i32 top = y * {} - {};", c_.strides[0], c_.before[0]));
-    w_.line(fmt::format("const s_index from = image * {} + top * {} - {};", c_.x[0], c_.x[1],
+    w_.line(fmt::format("const s_index from = image * {} + (s_index)top * {} - {};", c_.x[0], c_.x[1],
                         c_.before[1] * c_.x[2]));
-    w_.line(fmt::format("const s_index back = image * {} + y * {} + first + down * 4;", c_.other[0],
+    w_.line(fmt::format("const s_index back = image * {} + (s_index)y * {} + first + down * 4;", c_.other[0],
                         c_.other[1]));
     w_.line("S_UNROLL_SOME");
     w_.open(fmt::format("for (s_i32 p0 = 0; p0 < {}; p0 += 8)", c_.result[1]));
@@ -300,8 +304,8 @@ bool is_multiplied(DType dtype) { return dtype == DType::f32 || dtype == DType::
 
 bool suits_few_channels(std::int64_t channels, std::int64_t window, std::int64_t filters,
                         std::int64_t places) {
-  return channels >= 1 && channels <= kMostChannels && channels * window <= kMostDepth && filters > 0 &&
-         filters % kFilters == 0 && places >= kFewestPlaces;
+  return channels >= 1 && channels <= kMostChannels && window >= 1 && channels * window <= kMostDepth &&
+         filters > 0 && filters <= kMostFilters && filters % kFilters == 0 && places >= kFewestPlaces;
 }
 
 std::optional<FewChannels> few_channels(const lower::Region& region) {
@@ -359,6 +363,13 @@ std::optional<FewChannels> few_channels(const lower::Region& region) {
   else
     c.other = {out, y, x, in};
   if (c.is_gradient && out != 1) return std::nullopt;  // filters are read by fours
+  if (c.is_gradient && (c.images * c.result[0] < kFewestRows || c.result[1] > kLongestRow))
+    return std::nullopt;
+  for (std::size_t i = 0; i < 2; ++i)
+    if (std::abs(c.before[i]) > kFarthest || c.image[i] > kFarthest ||
+        c.result[i] > kFarthest / std::max<std::int64_t>(c.strides[i], 1) ||
+        c.window[i] > kFarthest / std::max<std::int64_t>(c.dilations[i], 1))
+      return std::nullopt;
   if (!suits_few_channels(c.channels, c.window[0] * c.window[1], c.filters,
                           c.images * c.result[0] * c.result[1]))
     return std::nullopt;

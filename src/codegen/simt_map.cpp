@@ -82,7 +82,11 @@ class SimtMap {
       const auto& inputs = region_.inputs();
       const auto position =
           static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), i) - inputs.begin());
-      return position >= step_.overwritten.size() || step_.overwritten[position];
+      return position >= step_.overwritten.size() || step_.overwritten[position] >= 0;
+    };
+    const auto unite = [&](std::int32_t i, std::int32_t j) {
+      const std::int32_t a = root(i), b = root(j);
+      first[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
     };
     const auto works = [&](std::int32_t i) {
       const ir::Op op = region_.node(i).op;
@@ -91,10 +95,11 @@ class SimtMap {
     };
     for (std::int32_t i = 0; i < region_.size(); ++i)
       for (const ir::ValueId v : region_.node(i).operands)
-        if (works(v.node) && region_.type(v).shape.count() == region_.node(i).types[0].shape.count()) {
-          const std::int32_t a = root(i), b = root(v.node);
-          first[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
-        }
+        if (works(v.node) && region_.type(v).shape.count() == region_.node(i).types[0].shape.count())
+          unite(i, v.node);
+    for (std::size_t i = 0; i < step_.overwritten.size(); ++i)
+      if (const std::int32_t output = step_.overwritten[i]; output >= 0)
+        unite(region_.inputs()[i], region_.outputs()[static_cast<std::size_t>(output)].value.node);
     for (std::int32_t i = 0; i < region_.size(); ++i) first[static_cast<std::size_t>(i)] = root(i);
     return first;
   }

@@ -347,10 +347,13 @@ class Lowering {
 
 void find_overwritten(Program& program) {
   for (Step& step : program.steps)
-    for (const BufferId input : step.inputs)
-      step.overwritten.push_back(std::any_of(step.outputs.begin(), step.outputs.end(), [&](BufferId output) {
+    for (const BufferId input : step.inputs) {
+      const auto found = std::find_if(step.outputs.begin(), step.outputs.end(), [&](BufferId output) {
         return program.memory_of(output) == program.memory_of(input);
-      }));
+      });
+      step.overwritten.push_back(
+          found == step.outputs.end() ? -1 : static_cast<std::int32_t>(found - step.outputs.begin()));
+    }
 }
 
 }  // namespace

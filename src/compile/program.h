@@ -46,11 +46,11 @@ struct Step {
   BufferId workspace = -1;                               // scratch memory: a library's, or a loop's own arena
   std::vector<std::shared_ptr<const Program>> programs;  // bodies, conditions, branches
   std::int64_t chunks = 1;                               // of rows: parts that each is cut into
-  std::vector<bool> overwritten;                         // by input: whether an output lies in its memory
-  std::vector<bool> unaligned;  // by input, then output: may begin anywhere; empty: none
-  std::int64_t length = 0;      // of scan
-  std::int32_t carries = 0;     // of scan and loop: the first outputs, which hold the carries all along
-  bool reverse = false;         // of scan
+  std::vector<std::int32_t> overwritten;  // by input: the output that lies in its memory, or -1
+  std::vector<bool> unaligned;            // by input, then output: may begin anywhere; empty: none
+  std::int64_t length = 0;                // of scan
+  std::int32_t carries = 0;  // of scan and loop: the first outputs, which hold the carries all along
+  bool reverse = false;      // of scan
 };
 
 struct Program {

@@ -99,8 +99,16 @@ std::string source_head(codegen::Dialect dialect, bool is_portable, const Source
 }
 
 bool is_portable_text(std::string_view source) {
-  return source.find("S_ENTRY") != std::string_view::npos ||
-         source.find("S_KERNEL") != std::string_view::npos;
+  const auto is_of_a_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  for (const std::string_view word : {"S_ENTRY", "S_KERNEL"})
+    for (std::size_t at = source.find(word); at != std::string_view::npos; at = source.find(word, at + 1)) {
+      const std::size_t end = at + word.size();
+      if ((at == 0 || !is_of_a_word(source[at - 1])) && (end == source.size() || !is_of_a_word(source[end])))
+        return true;
+    }
+  return false;
 }
 
 void refuse_source(const std::string& device, std::string_view source, const SourceOptions& options,

@@ -151,10 +151,12 @@ std::shared_ptr<HostMemory> SourceBackend::make_host_memory(std::size_t bytes, c
 }
 
 void SourceBackend::begin_write(Buffer& to, HostMemory& from, const WorkQueue*) {
+  from.wait();  // it may be another device's, which still copies
   write(to, {from.data(), from.size()});
 }
 
 void SourceBackend::begin_read(const Buffer& from, HostMemory& to, const WorkQueue*) {
+  to.wait();
   read(from, {to.data(), to.size()});
 }
 

@@ -589,8 +589,11 @@ struct FakeFunctions {
   static Status cuModuleGetFunction(Function* function, LoadedModule module, const char* name) {
     const Lock lock(mutex);
     if (const Status s = in_context("cuModuleGetFunction")) return s;
-    module->functions.push_back(std::make_shared<FunctionObject>(FunctionObject{name, module->gpu}));
-    *function = module->functions.back().get();
+    auto& all = module->functions;
+    auto found = std::find_if(all.begin(), all.end(), [&](const auto& known) { return known->name == name; });
+    if (found == all.end())
+      found = all.insert(found, std::make_shared<FunctionObject>(FunctionObject{name, module->gpu}));
+    *function = found->get();
     return kSuccess;
   }
   static Status cuFuncSetAttribute(Function function, int which, int value) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <string>
@@ -293,6 +294,40 @@ TEST_F(OnCudaGpu, SmallProductsInTf32AreWithinItsRounding) {
       }
     EXPECT_LE(worst, 1) << c.rows << "×" << c.columns << "×" << c.depth;
   }
+}
+
+// What tf32 leaves of a factor is multiplied too, and an infinity leaves nothing.
+TEST_F(OnCudaGpu, InfinitiesStayInfinitiesInSmallProducts) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const auto f = compile([](const Tensor& x, const Tensor& y) { return matmul(x, y); },
+                         {.device = "cuda:0", .math = runtime::Math::tf32});
+  const Tensor x(Literal::of<float>({2, 2}, {inf, 1, -inf, 1})), y(Literal::of<float>({2, 1}, {2.1f, 0.3f}));
+  EXPECT_EQ(f(x, y).to_vector<float>(), (std::vector<float>{inf, -inf}));
+}
+
+// Each overwrites what the other reads.
+TEST_F(OnCudaGpu, VariablesThatTakeEachOthersPlaceAreReadBeforeTheyAreWritten) {
+  const DeviceScope scope("cuda:0");
+  constexpr std::int64_t kCount = 300'000;
+  const Variable a(arange(kCount).to(DType::f32).eval(), "a"), b(full({kCount}, -1.0).eval(), "b");
+  const auto swap = compile([a, b] {
+    Variable left = a, right = b;
+    const Tensor sum = b + 1, half = a * 0.5;
+    left.assign(sum);
+    right.assign(half);
+  });
+  std::vector<float> x(kCount), y(kCount, -1);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  for (int turn = 0; turn < 20; ++turn) {
+    swap();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float before = x[i];
+      x[i] = y[i] + 1;
+      y[i] = before * 0.5f;
+    }
+  }
+  EXPECT_EQ(a.to_vector<float>(), x);
+  EXPECT_EQ(b.to_vector<float>(), y);
 }
 
 // Convolutions of images against sums in f64: with what stands on them, and by their kernels.

@@ -304,6 +304,46 @@ TEST_F(CudaSource, MachineCodeIsKeptOnDiskAndMadeAnewWhenItIsDamaged) {
   EXPECT_EQ(files(), before + 1);
 }
 
+// A header may change and the text not.
+TEST_F(CudaSource, MachineCodeThatReadsFilesIsNotKept) {
+  const auto write = [&](const char* text) { std::ofstream(folder_ / "taps.h") << text; };
+  const SourceOptions options{.flags = {.cuda = {"-I" + folder_.string()}}};
+  const auto functions = [&] {
+    return SourceModule("cuda:0", "#include \"taps.h\"\n__global__ void NAME(float* y) { y[0] = 1; }",
+                        options)
+        .functions();
+  };
+  write("#define NAME first\n");
+  EXPECT_EQ(functions(), std::vector<std::string>{"first"});
+  write("#define NAME second\n");
+  EXPECT_EQ(functions(), std::vector<std::string>{"second"});
+}
+
+TEST_F(CudaSource, HeadersOfHabitAreThere) {
+  const SourceModule module("cuda:0", R"(
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+#include <math_constants.h>
+__global__ void largest(const float* x, float* y, std::uint32_t n) {
+  float most = -INFINITY;
+  assert(n > 0);
+  for (std::uint32_t i = 0; i < n; ++i) most = fmaxf(most, x[i] == CUDART_INF_F ? NAN : x[i]);
+  y[0] = most;
+})");
+  EXPECT_EQ(module.functions(), std::vector<std::string>{"largest"});
+}
+
+// Two handles are of one function, to which the driver allows what was asked for last.
+TEST_F(CudaSource, HandlesOfOneKernelDoNotTakeSharedMemoryFromEachOther) {
+  const SourceModule module("cuda:0", kPlainScale);
+  const auto one = module.function("scale"), other = module.function("scale");
+  DeviceArray<float> x = array({1}), y = array({0});
+  one({.block = {1}, .shared_bytes = 100'000})(x, y, 1, 1);
+  other({.block = {1}, .shared_bytes = 64'000})(x, y, 1, 1);
+  one({.block = {1}, .shared_bytes = 100'000})(x, y, 1, 1);
+}
+
 TEST_F(CudaSource, VariablesOfAModuleAreSetAndRead) {
   fake().set_kernel(0, [](FakeLaunch&) {});
   const SourceModule module("cuda:0", kScale);
@@ -417,6 +457,11 @@ TEST_F(CudaSource, CopiesWithoutWaitingAreInOrder) {
     EXPECT_EQ(shortlived.size(), 0u);
   }
   EXPECT_EQ(x.to_host(), (Floats{7, 8, 9}));
+  // Another device waits for what this one copies.
+  DeviceArray<float> there("cpu", {3});
+  x.copy_to_async(out, copies);
+  there.copy_from_async(out);
+  EXPECT_EQ(there.to_host(), (Floats{7, 8, 9}));
   HostArray<float> small("cuda:0", 2);
   error_of(ErrorKind::kShape, [&] { x.copy_to_async(small); });
   x.free();

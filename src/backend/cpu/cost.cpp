@@ -166,7 +166,7 @@ class Trial {
     step.kind = lower::StepKind::kernel;
     step.group = lower::GroupKind::contraction;
     step.region = region_;
-    step.overwritten.assign(inputs_.size(), false);
+    step.overwritten.assign(inputs_.size(), -1);
     const std::vector<codegen::Kernel> kernels = codegen::make_kernels(step, "k", codegen::Dialect::c);
     if (kernels.size() != 1) throw Error(ErrorKind::kUnsupported, "cpu", "not one kernel");
     const std::shared_ptr<const Library> compiled =

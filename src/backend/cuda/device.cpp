@@ -230,7 +230,13 @@ void Device::join(Stream stream) const {
 
 void Device::synchronize() const {
   activate();
-  check(driver().cuCtxSynchronize(), "cuCtxSynchronize");
+  // Not the whole context: that is refused while another thread captures a graph.
+  std::vector<Stream> all{opened().upload_stream.get(), opened().download_stream.get()};
+  {
+    const std::lock_guard lock(mutex_);
+    all.insert(all.end(), made_.begin(), made_.end());
+  }
+  for (const Stream stream : all) check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
 int Device::attribute(int which) const {

@@ -52,6 +52,10 @@ typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
 typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
+namespace std {
+using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t; using ::intptr_t;
+using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t; using ::uintptr_t;
+}
 )c";
 constexpr const char* kLimits = R"c(#pragma once
 #define INT_MAX 2147483647
@@ -73,6 +77,31 @@ constexpr const char* kConstants = R"c(#pragma once
 #define M_PI_2 1.57079632679489661923
 #define M_E 2.7182818284590452354
 #define M_SQRT2 1.41421356237309504880
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+#ifndef HUGE_VALF
+#define HUGE_VALF __int_as_float(0x7f800000)
+#endif
+#ifndef HUGE_VAL
+#define HUGE_VAL __longlong_as_double(0x7ff0000000000000ULL)
+#endif
+#ifndef CUDART_INF_F
+#define CUDART_INF_F __int_as_float(0x7f800000)
+#define CUDART_NAN_F __int_as_float(0x7fffffff)
+#define CUDART_INF __longlong_as_double(0x7ff0000000000000ULL)
+#define CUDART_NAN __longlong_as_double(0xfff8000000000000ULL)
+#define CUDART_PI_F 3.141592654f
+#define CUDART_PI 3.1415926535897931e+0
+#endif
+)c";
+constexpr const char* kAssert = R"c(#pragma once
+#ifndef assert
+#define assert(condition) ((condition) ? (void)0 : (void)__trap())
+#endif
 )c";
 constexpr const char* kNothing = "#pragma once\n";
 constexpr Header kHeaders[] = {{"stdint.h", kIntegers},
@@ -85,6 +114,8 @@ constexpr Header kHeaders[] = {{"stdint.h", kIntegers},
                                {"math.h", kConstants},
                                {"cmath", kConstants},
                                {"math_constants.h", kConstants},
+                               {"assert.h", kAssert},
+                               {"cassert", kAssert},
                                {"stdio.h", kNothing},
                                {"cstdio", kNothing},
                                {"stdlib.h", kNothing},

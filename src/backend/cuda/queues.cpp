@@ -96,7 +96,7 @@ void PinnedMemory::begin_copy_to(Memory& to, Stream stream) {
   to.before_writing(stream);
   busy_ = true;
   check(driver().cuMemcpyHtoDAsync(to.address(), memory_, size(), stream), "cuMemcpyHtoDAsync");
-  const auto moment = std::make_shared<const Moment>(device_, stream);
+  const auto moment = std::make_shared<const Moment>(to.device(), stream);
   order_.was_read(moment);
   to.was_written(moment);
 }
@@ -106,7 +106,7 @@ void PinnedMemory::begin_copy_from(Memory& from, Stream stream) {
   from.before_reading(stream);
   busy_ = true;
   check(driver().cuMemcpyDtoHAsync(memory_, from.address(), size(), stream), "cuMemcpyDtoHAsync");
-  const auto moment = std::make_shared<const Moment>(device_, stream);
+  const auto moment = std::make_shared<const Moment>(from.device(), stream);
   from.was_read(moment);
   order_.was_written(moment);
 }

@@ -124,9 +124,11 @@ class CudaKernel final : public runtime::SourceKernel {
       throw Error(ErrorKind::kLimit, where_, "more shared memory than a block of the device has",
                   fmt::format("at most {} bytes", most_shared_), fmt::format("{} bytes", wanted));
     const std::lock_guard lock(mutex_);
-    if (const int bytes = static_cast<int>(launch.shared_bytes); bytes > allowed_shared_) {
-      check(driver().cuFuncSetAttribute(function_, kFunctionMaxShared, bytes), "cuFuncSetAttribute");
-      allowed_shared_ = bytes;
+    // All there is: other handles have the same function, and would take it away again.
+    if (static_cast<int>(launch.shared_bytes) > allowed_shared_) {
+      const auto all = static_cast<int>(most_shared_ - own_shared_);
+      check(driver().cuFuncSetAttribute(function_, kFunctionMaxShared, all), "cuFuncSetAttribute");
+      allowed_shared_ = all;
     }
   }
 

@@ -58,6 +58,15 @@ void define_after_words(SourceOptions& options) {
   });
 }
 
+bool reads_files(std::string_view text, const std::vector<std::string>& flags) {
+  const auto names_files = [](const std::string& flag) {
+    return flag.starts_with("-I") || flag.starts_with("--include-path") || flag.starts_with("-include") ||
+           flag.starts_with("--pre-include");
+  };
+  return text.find("#include \"") != std::string_view::npos ||
+         std::any_of(flags.begin(), flags.end(), names_files);
+}
+
 }  // namespace
 
 LoadedSource::LoadedSource(const Device& device, const Source& source,
@@ -77,7 +86,9 @@ LoadedSource::LoadedSource(const Device& device, const Source& source,
   for (const std::string& flag : flags) key.add(flag);
   key.add("templates");
   for (const std::string& name : templates) key.add(name);
-  const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
+  // Headers of the user's own may change without the text.
+  const std::optional<runtime::DiskCache> cache =
+      reads_files(source.text, options.flags.cuda) ? std::nullopt : runtime::disk_cache();
   if (const std::optional<std::string> entry = cache ? cache->find(key) : std::nullopt)
     if (std::optional<NvrtcResult> known = from_entry(*entry)) try {
         module_ = load(device, known->code);

@@ -16,6 +16,11 @@ constexpr std::size_t kAlignment = 64;
 
 std::shared_ptr<std::byte> allocate(const Type& type, bool zero) {
   const std::size_t bytes = static_cast<std::size_t>(type.bytes());
+  if (bytes == 0) {  // all of them share a place: a file may have very many
+    alignas(kAlignment) static std::byte nothing[kAlignment];
+    static const std::shared_ptr<std::byte> shared(nothing, [](std::byte*) {});
+    return shared;
+  }
   // calloc leaves large zero pages to the kernel; over-allocate to align by hand so that one path serves
   // both.
   if (bytes > std::numeric_limits<std::ptrdiff_t>::max() - kAlignment)

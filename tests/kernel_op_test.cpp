@@ -232,16 +232,11 @@ S_ENTRY doubled(S_GLOBAL const float* x, S_GLOBAL float* y) {
   };
   const auto file = folder_ / "doubling.safetensors";
   const Doubling net;
-  std::string words;
-  try {
-    save(file, net, {{DType::f32, {4, 10}}});
-    const SavedModel m = load(file, {.kernels = true});
-    EXPECT_EQ(m(ones({4, 10})).to_vector<float>(), Floats(40, 2));
-    words = error_of(ErrorKind::kShape, [&] { m(ones({200, 10})).eval(); });
-  } catch (const Error& error) {
-    words = error.what();
-  }
-  EXPECT_NE(words, "");
+  save(file, net, {{DType::f32, {4, 10}}});
+  const SavedModel m = load(file, {.kernels = true});
+  EXPECT_EQ(m(ones({4, 10})).to_vector<float>(), Floats(40, 2));
+  const std::string words = error_of(ErrorKind::kShape, [&] { m(ones({200, 10})).eval(); });
+  EXPECT_NE(words.find("f32[4,10]"), words.npos) << words;
 }
 
 // A row by a group, and in C by an item: the launch and the numbers come from the types.

@@ -1,8 +1,6 @@
 // How a Session uses the driver: what is captured when, which streams wait for which, what is copied, and
 // that everything is given back.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <latch>
 #include <set>
@@ -166,32 +164,6 @@ TEST_F(CudaSession, TheFirstRunGoesByStepsTheSecondIsCapturedAndTheThirdOnlyLaun
   }
   EXPECT_EQ(fake.leaks(), "");
   EXPECT_EQ(fake.violations(), "");
-}
-
-// Copies only, one for each result: launches of their own leave no gaps between them.
-TEST_F(CudaSession, FewLaunchesOverMuchMemoryAreNoGraph) {
-  const auto graphs_after = [](std::int64_t count, int results) {
-    std::string list = "%x";
-    for (int i = 1; i < results; ++i) list += ", %x";
-    const ir::Graph graph =
-        ir::parse(fmt::format("systole.ir 1\ngraph @main(%x: f32[{}]) {{\n  return {}\n}}\n", count, list));
-    FakeDriver fake;
-    const Device device(0);
-    const auto session = make_session(make_module(device, graph, {}));
-    const BufferRef x = uploaded(Literal({DType::f32, {count}}), device);
-    for (int i = 0; i < 3; ++i) {
-      runtime::RunArguments arguments;
-      arguments.per_device = {{x}};
-      EXPECT_EQ(session->run(arguments)[0].size(), static_cast<std::size_t>(results));
-    }
-    EXPECT_EQ(fake.count("cuMemcpyDtoDAsync"), fake.count("cuGraphLaunch") > 0 ? 2 * results : 3 * results);
-    return fake.count("cuGraphLaunch");
-  };
-  constexpr std::int64_t kHalf = 8 << 20;  // of 64 MB, with a result as large
-  EXPECT_EQ(graphs_after(kHalf, 1), 0);
-  EXPECT_EQ(graphs_after(kHalf, 2), 0);
-  EXPECT_EQ(graphs_after(kHalf, 3), 2);
-  EXPECT_EQ(graphs_after(kHalf - 1, 1), 2);
 }
 
 // a and b change places, each written where the other lay; the results are in the inputs' memory, or copies.

@@ -284,21 +284,6 @@ std::int64_t nodes_of(const lower::Program& program) {
   return count;
 }
 
-// Work that is long beside what launching it costs: a graph costs the host less, but leaves a gap of a few
-// microseconds to the next one, which launches that wait in the stream do not.
-bool is_better_walked(const Compiled& compiled) {
-  constexpr std::size_t kFewLaunches = 2;
-  constexpr std::int64_t kMuchMemory = std::int64_t{64} << 20;
-  std::size_t launches = 0;
-  for (const Compiled::Call& call : compiled.calls)
-    launches += std::max<std::size_t>(1, call.launches.size());
-  std::int64_t bytes = 0;
-  for (const BufferInfo& info : compiled.program->buffers) bytes += info.shares < 0 ? info.bytes : 0;
-  const bool has_loops = std::any_of(compiled.sub_programs.begin(), compiled.sub_programs.end(),
-                                     [](const auto& programs) { return !programs.empty(); });
-  return launches <= kFewLaunches && !has_loops && bytes >= kMuchMemory;
-}
-
 }  // namespace
 
 std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph,
@@ -333,8 +318,7 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
     const timeline::Span span("compile", "forms");
     generator.choose();
   }
-  module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes &&
-                          !is_better_walked(module->compiled);
+  module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes;
   return module;
 }
 

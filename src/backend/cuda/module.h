@@ -38,7 +38,7 @@ struct Module {
   lower::Program program;
   std::vector<std::shared_ptr<ModuleObject>> kernels;
   Compiled compiled;
-  bool is_one_launch = false;  // as a graph: nothing in it needs the host, and launches of its own cost more
+  bool is_one_launch = false;  // nothing in it needs the host
 };
 std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph,
                                           const runtime::CompileOptions& options);

@@ -1,0 +1,561 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "backend/cuda/cubin.h"
+#include "fake_objects.h"
+
+namespace systole::cuda {
+
+using namespace fakes;
+
+// The functions of the table, each under the lock.
+struct FakeFunctions {
+  using Lock = std::lock_guard<std::recursive_mutex>;
+  static FakeDriver& fake() { return *the_fake; }
+
+  // A call that no test needs.
+  template <class... Parameters>
+  static Status unknown(Parameters...) {
+    return kNotSupported;
+  }
+
+  static Status cuInit(unsigned) { return fake().init_status; }
+  static Status cuDriverGetVersion(int* version) {
+    *version = fake().version;
+    return kSuccess;
+  }
+  static Status cuGetErrorName(Status status, const char** name) {
+    switch (status) {
+      case kErrorOutOfMemory: *name = "CUDA_ERROR_OUT_OF_MEMORY"; break;
+      case kErrorIllegalAddress: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
+      case kInvalidValue: *name = "CUDA_ERROR_INVALID_VALUE"; break;
+      default: return kInvalidValue;
+    }
+    return kSuccess;
+  }
+  static Status cuGetErrorString(Status, const char** words) {
+    *words = "by the fake driver";
+    return kSuccess;
+  }
+
+  static Status cuDeviceGetCount(int* count) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(-1, "cuDeviceGetCount")) return s;
+    *count = static_cast<int>(fake().gpus_.size());
+    return kSuccess;
+  }
+  static Status cuDeviceGet(int* device, int ordinal) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(-1, "cuDeviceGet")) return s;
+    if (ordinal < 0 || ordinal >= static_cast<int>(fake().gpus_.size())) return kInvalidDevice;
+    *device = ordinal;
+    return kSuccess;
+  }
+  static FakeGpu& gpu(int device) { return fake().gpus_[static_cast<std::size_t>(device)]; }
+  static Status cuDeviceGetName(char* name, int size, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceGetName")) return s;
+    fmt::format_to_n(name, size - 1, "{}", gpu(device).name).out[0] = '\0';
+    return kSuccess;
+  }
+  static Status cuDeviceTotalMem(std::size_t* bytes, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceTotalMem")) return s;
+    *bytes = gpu(device).bytes;
+    return kSuccess;
+  }
+  static Status cuDeviceGetAttribute(int* value, int which, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceGetAttribute")) return s;
+    switch (which) {
+      case kComputeMajor: *value = gpu(device).major; return kSuccess;
+      case kComputeMinor: *value = gpu(device).minor; return kSuccess;
+      case kMemoryPoolsSupported: *value = gpu(device).has_pools ? 1 : 0; return kSuccess;
+      case kMultiprocessors: *value = 132; return kSuccess;
+      case kMaxThreadsPerBlock:
+      case kMaxBlockX:
+      case kMaxBlockX + 1: *value = 1024; return kSuccess;
+      case kMaxBlockX + 2: *value = 64; return kSuccess;
+      case kMaxGridX: *value = 2147483647; return kSuccess;
+      case kMaxGridX + 1:
+      case kMaxGridX + 2: *value = 65535; return kSuccess;
+      case kSharedPerBlock: *value = 49152; return kSuccess;
+      case kSharedPerBlockOptIn: *value = 232448; return kSuccess;
+      case kSharedPerMultiprocessor: *value = 233472; return kSuccess;
+      case kConstantBytes:
+      case kRegistersPerMultiprocessor: *value = 65536; return kSuccess;
+      case kWarpSize: *value = 32; return kSuccess;
+      case kThreadsPerMultiprocessor: *value = 2048; return kSuccess;
+      case kL2Bytes: *value = 62914560; return kSuccess;
+      case kClockRate: *value = 1980000; return kSuccess;
+      case kBlocksPerMultiprocessor: *value = 32; return kSuccess;
+      case kReservedSharedPerBlock: *value = 1024; return kSuccess;
+      default: return kInvalidValue;
+    }
+  }
+  static Status cuDeviceCanAccessPeer(int* can, int device, int) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceCanAccessPeer")) return s;
+    *can = gpu(device).reads_peers ? 1 : 0;
+    return kSuccess;
+  }
+
+  // One context per GPU, as long as there are any: never freed.
+  static Context context_of(int device) {
+    static std::map<int, std::unique_ptr<ContextObject>> contexts;
+    auto& context = contexts[device];
+    if (!context) context = std::make_unique<ContextObject>(ContextObject{device});
+    return context.get();
+  }
+  static Status cuDevicePrimaryCtxRetain(Context* context, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDevicePrimaryCtxRetain")) return s;
+    ++fake().contexts_[device];
+    *context = context_of(device);
+    return kSuccess;
+  }
+  static Status cuDevicePrimaryCtxRelease(int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDevicePrimaryCtxRelease", true)) return s;
+    --fake().contexts_[device];
+    return kSuccess;
+  }
+  static Status cuCtxSetCurrent(Context context) {
+    const Lock lock(mutex);
+    current = context;
+    return context == nullptr ? kSuccess : fake().begin_of(context->gpu, "cuCtxSetCurrent");
+  }
+  static Status cuCtxGetCurrent(Context* context) {
+    *context = current;
+    return kSuccess;
+  }
+  static Status cuCtxSynchronize() {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuCtxSynchronize")) return s;
+    for (const Stream stream : fake().streams_) {
+      if (stream->capture != nullptr) return kCaptureUnsupported;
+      if (stream->gpu == current->gpu) merge(fake().host_, stream->clock);
+    }
+    return kSuccess;
+  }
+
+  static Status in_context(const char* name, Stream stream = nullptr, std::size_t bytes = 0,
+                           bool destroys = false) {
+    if (const Status s = fake().begin(name, stream, bytes, destroys)) return s;
+    if (current == nullptr) {
+      fake().complain(fmt::format("{} without a context", name));
+      return kInvalidContext;
+    }
+    return kSuccess;
+  }
+
+  static Status destroyed(void* object) {
+    if (fake().objects_.erase(object) == 1) return kSuccess;
+    fake().complain("something is destroyed that is not there");
+    return kInvalidHandle;
+  }
+
+  static Status cuDeviceGetDefaultMemPool(MemoryPool* pool, int device) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin_of(device, "cuDeviceGetDefaultMemPool")) return s;
+    *pool = reinterpret_cast<MemoryPool>(static_cast<std::uintptr_t>(device) + 1);
+    return kSuccess;
+  }
+  static Status cuMemPoolSetAttribute(MemoryPool, int, void*) {
+    const Lock lock(mutex);
+    return fake().begin("cuMemPoolSetAttribute");
+  }
+  // A pool of 1 MB, of which half is used.
+  static Status cuMemPoolGetAttribute(MemoryPool, int which, void* value) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin("cuMemPoolGetAttribute")) return s;
+    const std::uint64_t bytes = which == kPoolReserved ? 1'000'000 : 500'000;
+    std::memcpy(value, &bytes, sizeof bytes);
+    return kSuccess;
+  }
+  static Status cuMemPoolTrimTo(MemoryPool, std::size_t) {
+    const Lock lock(mutex);
+    return fake().begin("cuMemPoolTrimTo");
+  }
+  static Status cuMemPoolSetAccess(MemoryPool, const PoolAccess* access, std::size_t) {
+    const Lock lock(mutex);
+    if (access->location_type != kOnDevice || access->flags != kReadWrite) return kInvalidValue;
+    return fake().begin("cuMemPoolSetAccess");
+  }
+  static Status cuMemGetInfo(std::size_t* free, std::size_t* total) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemGetInfo")) return s;
+    *total = gpu(current->gpu).bytes;
+    *free = *total - fake().used_[static_cast<std::size_t>(current->gpu)];
+    return kSuccess;
+  }
+
+  static Status cuMemAllocAsync(Address* address, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemAllocAsync", stream, bytes)) return s;
+    if (stream->gpu != current->gpu) return kInvalidHandle;
+    if (stream->capture != nullptr) return kCaptureUnsupported;
+    std::size_t& used = fake().used_[static_cast<std::size_t>(current->gpu)];
+    if (used + bytes > gpu(current->gpu).bytes) return kErrorOutOfMemory;
+    used += bytes;
+    auto made = std::make_unique<FakeDriver::Allocation>();
+    made->bytes.resize(bytes, std::byte{0xCD});
+    made->gpu = current->gpu;
+    made->size = bytes;
+    *address = reinterpret_cast<Address>(made->bytes.data());
+    fake().memory_[*address] = std::move(made);
+    return fake().put(stream,
+                      [address = *address, bytes](Stream s) { fake().touch(address, bytes, s, true); });
+  }
+  static Status cuMemFreeAsync(Address address, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin("cuMemFreeAsync", stream, 0, true)) return s;
+    if (stream != nullptr && stream->capture != nullptr) {
+      stream->capture->is_spoilt = true;
+      fake().complain("memory is freed on a stream that captures");
+      return kCaptureUnsupported;
+    }
+    const auto found = fake().memory_.find(address);
+    if (found == fake().memory_.end()) {
+      fake().complain("memory is freed that is not allocated");
+      return kInvalidValue;
+    }
+    fake().touch(address, found->second->size, stream, true, true);
+    fake().used_[static_cast<std::size_t>(found->second->gpu)] -= found->second->size;
+    fake().memory_.erase(found);
+    return kSuccess;
+  }
+  static Status cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemHostAlloc", nullptr, bytes)) return s;
+    std::shared_ptr<void> made(::operator new(bytes), [](void* p) { ::operator delete(p); });
+    *memory = made.get();
+    fake().objects_[*memory] = {"pinned memory", std::move(made)};
+    return kSuccess;
+  }
+  static Status cuMemFreeHost(void* memory) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemFreeHost", nullptr, 0, true)) return s;
+    return destroyed(memory);
+  }
+
+  static void* pointer(Address address) { return reinterpret_cast<void*>(address); }
+  static Status cuMemcpyHtoDAsync(Address to, const void* from, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemcpyHtoDAsync", stream, bytes)) return s;
+    return fake().put(stream, [=](Stream s) {
+      if (fake().touch(to, bytes, s, true)) std::memcpy(pointer(to), from, bytes);
+    });
+  }
+  static Status cuMemcpyDtoHAsync(void* to, Address from, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemcpyDtoHAsync", stream, bytes)) return s;
+    return fake().put(stream, [=](Stream s) {
+      if (fake().touch(from, bytes, s, false)) std::memcpy(to, pointer(from), bytes);
+    });
+  }
+  static Status copy(Address to, Address from, std::size_t bytes, Stream stream) {
+    return fake().put(stream, [=](Stream s) {
+      if (fake().touch(from, bytes, s, false) && fake().touch(to, bytes, s, true))
+        std::memmove(pointer(to), pointer(from), bytes);
+    });
+  }
+  static Status cuMemcpyDtoDAsync(Address to, Address from, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemcpyDtoDAsync", stream, bytes)) return s;
+    return copy(to, from, bytes, stream);
+  }
+  static Status cuMemcpyPeerAsync(Address to, Context, Address from, Context, std::size_t bytes,
+                                  Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemcpyPeerAsync", stream, bytes)) return s;
+    return copy(to, from, bytes, stream);
+  }
+  static Status cuMemsetD8Async(Address to, unsigned char value, std::size_t bytes, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuMemsetD8Async", stream, bytes)) return s;
+    return fake().put(stream, [=](Stream s) {
+      if (fake().touch(to, bytes, s, true)) std::memset(pointer(to), value, bytes);
+    });
+  }
+
+  static Status cuStreamCreate(Stream* stream, unsigned) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamCreate")) return s;
+    *stream = fake().keep("stream", StreamObject{++fake().next_stream_, current->gpu, {}});
+    fake().streams_.push_back(*stream);
+    return kSuccess;
+  }
+  static Status cuStreamDestroy(Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamDestroy", nullptr, 0, true)) return s;
+    std::erase(fake().streams_, stream);
+    return destroyed(stream);
+  }
+  static Status cuStreamSynchronize(Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamSynchronize", stream)) return s;
+    if (stream->capture != nullptr) {
+      stream->capture->is_spoilt = true;
+      return kCaptureUnsupported;
+    }
+    merge(fake().host_, stream->clock);
+    return kSuccess;
+  }
+  static Status cuStreamQuery(Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamQuery", stream)) return s;
+    merge(fake().host_, stream->clock);
+    return kSuccess;
+  }
+  static Status cuStreamWaitEvent(Stream stream, Event event, unsigned) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamWaitEvent", stream)) return s;
+    Capture* const capture = event->capture.get();
+    if (stream->capture != nullptr && stream->capture.get() != capture) {
+      stream->capture->is_spoilt = true;
+      fake().complain("a captured stream waits for what is not captured with it");
+      return kCaptureUnsupported;
+    }
+    if (capture == nullptr) {
+      merge(stream->clock, event->clock);
+      return kSuccess;
+    }
+    if (capture->streams.empty()) {
+      fake().complain("a stream waits for an event of a capture that has ended");
+      return kCaptureUnsupported;
+    }
+    capture->join(stream);
+    const std::size_t lane = capture->lane_of(stream);
+    for (const auto& [other, count] : event->seen)
+      capture->seen[lane][other] = std::max(capture->seen[lane][other], count);
+    capture->add({Captured::Kind::wait, lane, {}, event->number});
+    return kSuccess;
+  }
+  static Status cuStreamBeginCapture(Stream stream, int) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuStreamBeginCapture", stream)) return s;
+    if (stream->capture != nullptr) return kInvalidHandle;
+    const auto capture = std::make_shared<Capture>();
+    capture->join(stream);
+    stream->capture = capture;
+    return kSuccess;
+  }
+  static Status cuStreamEndCapture(Stream stream, Graph* graph) {
+    const Lock lock(mutex);
+    *graph = nullptr;
+    const Status status = in_context("cuStreamEndCapture", stream);
+    const std::shared_ptr<Capture> capture = stream->capture;
+    if (capture == nullptr || capture->streams[0] != stream) return kInvalidHandle;
+    bool is_joined = true;
+    for (std::size_t lane = 1; lane < capture->lanes; ++lane)
+      is_joined = is_joined && capture->seen[0][lane] >= capture->seen[lane][lane];
+    for (const Stream each : capture->streams) each->capture = nullptr;
+    capture->streams.clear();
+    if (status != kSuccess) return status;
+    if (capture->is_spoilt) return kCaptureInvalidated;
+    if (!is_joined) return kCaptureUnjoined;
+    *graph = fake().keep("graph", GraphObject{std::move(*capture)});
+    return kSuccess;
+  }
+
+  static Status cuEventCreate(Event* event, unsigned) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuEventCreate")) return s;
+    *event = fake().keep("event", EventObject{current->gpu, {}});
+    return kSuccess;
+  }
+  static Status cuEventDestroy(Event event) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuEventDestroy", nullptr, 0, true)) return s;
+    return destroyed(event);
+  }
+  static Status cuEventRecord(Event event, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuEventRecord", stream)) return s;
+    if (event->gpu != stream->gpu) return kInvalidHandle;
+    event->capture = stream->capture;
+    if (Capture* const capture = stream->capture.get(); capture != nullptr) {
+      const std::size_t lane = capture->lane_of(stream);
+      event->number = capture->events++;
+      capture->add({Captured::Kind::record, lane, {}, event->number});
+      event->seen = capture->seen[lane];
+      return kSuccess;
+    }
+    merge(stream->clock, fake().host_);
+    event->clock = stream->clock;
+    return kSuccess;
+  }
+  static Status cuEventQuery(Event) {
+    const Lock lock(mutex);
+    return in_context("cuEventQuery");
+  }
+  static Status cuEventSynchronize(Event event) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuEventSynchronize")) return s;
+    merge(fake().host_, event->clock);
+    return kSuccess;
+  }
+  static Status cuEventElapsedTime(float* milliseconds, Event, Event) {
+    *milliseconds = 1;
+    return kSuccess;
+  }
+
+  static Status cuGraphInstantiate(GraphExec* made, Graph graph, unsigned long long) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuGraphInstantiate")) return s;
+    *made = fake().keep("executable graph", GraphExecObject{graph->captured});
+    return kSuccess;
+  }
+  static Status cuGraphLaunch(GraphExec graph, Stream stream) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuGraphLaunch", stream)) return s;
+    if (stream->capture != nullptr) return kCaptureUnsupported;
+    const Captured& captured = graph->captured;
+    std::vector<StreamObject> others;  // as if each lane were a stream of its own
+    for (std::size_t lane = 1; lane < captured.lanes; ++lane)
+      others.push_back({++fake().next_stream_, stream->gpu, {}});
+    std::vector<std::map<int, std::uint64_t>> events(captured.events);
+    for (const Captured::Node& node : captured.nodes) {
+      const Stream lane = node.lane == 0 ? stream : &others[node.lane - 1];
+      switch (node.kind) {
+        case Captured::Kind::work: fake().put(lane, node.work); break;
+        case Captured::Kind::record: events[node.event] = lane->clock; break;
+        case Captured::Kind::wait: merge(lane->clock, events[node.event]); break;
+      }
+    }
+    for (const StreamObject& lane : others) merge(stream->clock, lane.clock);
+    return kSuccess;
+  }
+  static Status cuGraphDestroy(Graph graph) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin("cuGraphDestroy", nullptr, 0, true)) return s;
+    return destroyed(graph);
+  }
+  static Status cuGraphExecDestroy(GraphExec graph) {
+    const Lock lock(mutex);
+    if (const Status s = fake().begin("cuGraphExecDestroy", nullptr, 0, true)) return s;
+    return destroyed(graph);
+  }
+
+  // The whole of an ELF file that begins here.
+  static std::string_view elf_at(const void* code) {
+    const auto* const bytes = static_cast<const char*>(code);
+    if (std::memcmp(bytes, "\177ELF", 4) != 0) return {};
+    std::uint64_t sections = 0, end = 0;
+    std::uint16_t count = 0;
+    std::memcpy(&sections, bytes + 40, sizeof sections);
+    std::memcpy(&count, bytes + 60, sizeof count);
+    end = sections + std::uint64_t{64} * count;
+    for (std::uint16_t i = 0; i < count; ++i) {
+      std::uint32_t type = 0;
+      std::uint64_t offset = 0, size = 0;
+      std::memcpy(&type, bytes + sections + 64 * i + 4, sizeof type);
+      std::memcpy(&offset, bytes + sections + 64 * i + 24, sizeof offset);
+      std::memcpy(&size, bytes + sections + 64 * i + 32, sizeof size);
+      if (type != 8) end = std::max(end, offset + size);  // 8: it has no bytes in the file
+    }
+    return {bytes, end};
+  }
+  static Status cuModuleLoadData(LoadedModule* module, const void* code) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuModuleLoadData")) return s;
+    *module = fake().keep("module", ModuleObject{current->gpu, {}, {}});
+    const std::string_view elf = elf_at(code);
+    if (elf.empty()) return kSuccess;
+    for (const Cubin::Variable& variable : read_cubin(elf).variables) {
+      auto made = std::make_unique<FakeDriver::Allocation>();
+      made->bytes.resize(variable.bytes);
+      made->gpu = current->gpu;
+      made->size = variable.bytes;
+      const auto address = reinterpret_cast<Address>(made->bytes.data());
+      fake().memory_[address] = std::move(made);
+      fake().variables_[variable.symbol] = address;
+      (*module)->variables[variable.symbol] = {address, variable.bytes};
+    }
+    return kSuccess;
+  }
+  static Status cuModuleUnload(LoadedModule module) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuModuleUnload", nullptr, 0, true)) return s;
+    for (const auto& [symbol, place] : module->variables) {
+      if (fake().variables_[symbol] == place.first) fake().variables_.erase(symbol);
+      fake().memory_.erase(place.first);
+    }
+    return destroyed(module);
+  }
+  static Status cuModuleGetGlobal(Address* address, std::size_t* bytes, LoadedModule module,
+                                  const char* name) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuModuleGetGlobal")) return s;
+    const auto found = module->variables.find(name);
+    if (found == module->variables.end()) return kErrorNotFound;
+    *address = found->second.first;
+    *bytes = found->second.second;
+    return kSuccess;
+  }
+  static Status cuModuleGetFunction(Function* function, LoadedModule module, const char* name) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuModuleGetFunction")) return s;
+    auto& all = module->functions;
+    auto found = std::find_if(all.begin(), all.end(), [&](const auto& known) { return known->name == name; });
+    if (found == all.end())
+      found = all.insert(found, std::make_shared<FunctionObject>(FunctionObject{name, module->gpu}));
+    *function = found->get();
+    return kSuccess;
+  }
+  static Status cuFuncSetAttribute(Function function, int which, int value) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuFuncSetAttribute")) return s;
+    if (which == kFunctionMaxShared) function->most_shared = static_cast<unsigned>(value);
+    return kSuccess;
+  }
+  static Status cuFuncGetAttribute(int* value, int which, Function function) {
+    const Lock lock(mutex);
+    switch (which) {
+      case kFunctionMaxThreads: *value = 1024; return kSuccess;
+      case kFunctionShared: *value = 0; return kSuccess;
+      case kFunctionMaxShared: *value = static_cast<int>(function->most_shared); return kSuccess;
+      case kFunctionRegisters: *value = 32; return kSuccess;
+      default: return kInvalidValue;
+    }
+  }
+  static Status cuLaunchKernel(Function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                               unsigned by, unsigned bz, unsigned shared, Stream stream, void** parameters,
+                               void**) {
+    const Lock lock(mutex);
+    if (const Status s = in_context("cuLaunchKernel", stream)) return s;
+    if (function->gpu != stream->gpu) return kInvalidHandle;
+    std::vector<Address> values(fake().parameters_);
+    for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], parameters[i], sizeof(Address));
+    if (gx == 0 || gy == 0 || gz == 0 || bx * by * bz > 1024 || shared > function->most_shared)
+      return kInvalidValue;
+    const FakeLaunch::Sizes sizes{{gx, gy, gz}, {bx, by, bz}, shared};
+    return fake().put(stream, [name = function->name, sizes, values](Stream s) {
+      FakeLaunch launch(name, sizes, values, s);
+      if (fake().kernel_) fake().kernel_(launch);
+    });
+  }
+};
+
+namespace {
+
+template <class Functions>
+void fill_table(Driver& table) {
+#define SYSTOLE_FAKE(name, symbol, parameters)  \
+  if constexpr (requires { &Functions::name; }) \
+    table.name = &Functions::name;              \
+  else                                          \
+    table.name = &Functions::unknown;
+  SYSTOLE_CUDA_FUNCTIONS(SYSTOLE_FAKE)
+#undef SYSTOLE_FAKE
+}
+
+}  // namespace
+
+void fakes::fill(Driver& table) { fill_table<FakeFunctions>(table); }
+
+}  // namespace systole::cuda

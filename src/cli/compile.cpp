@@ -47,7 +47,10 @@ class AnyGpu final : public lower::Target {
   explicit AnyGpu(const TargetChoice& choice) : choice_(choice) {}
   std::string_view name() const override { return choice_.name; }
   lower::KernelLimits limits() const override {
-    return {.nodes = 400, .buffers = choice_.dialect == codegen::Dialect::cuda ? 508 : 60, .cuts_rows = true};
+    return {.nodes = 400,
+            .buffers = choice_.dialect == codegen::Dialect::cuda ? 508 : 60,
+            .cuts_rows = true,
+            .judges = choice_.dialect != codegen::Dialect::c};
   }
 
  private:

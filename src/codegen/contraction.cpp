@@ -274,19 +274,29 @@ void store_results(const lower::Step& step, Function& function, const Product& p
     w.close();
   };
   const auto kept = [&](std::size_t output) { return fmt::format("kept{}{}", output, is_one ? "" : "[i]"); };
+  std::vector<std::size_t> stored;
+  std::vector<std::size_t> judgements;  // one truth of all elements: whoever sees otherwise writes it
   for (std::size_t o = 0; o < region.outputs().size(); ++o)
+    (region.node(region.outputs()[o].value.node).op == ir::Op::reduce ? judgements : stored).push_back(o);
+  for (const std::size_t o : stored)
     w.line(fmt::format("{} kept{}{};", storage_type(region.output_type(o).dtype), o,
                        is_one ? "" : fmt::format("[{}]", results.count)));
   each([&] {
     results.value(w);
     elements.push();
     elements.define({step.region.anchor, 0}, "value");
-    for (std::size_t o = 0; o < region.outputs().size(); ++o)
+    for (const std::size_t o : stored)
       w.line(fmt::format("{} = {};", kept(o), elements.bits_at(region.outputs()[o].value, product.point)));
+    for (const std::size_t o : judgements) {
+      const ir::ValueId judged = region.node(region.outputs()[o].value.node).operands[0];
+      w.line(
+          fmt::format("if (!({})) {}[0] = 0;", elements.value_at(judged, product.point), function.output(o)));
+    }
     elements.pop();
   });
+  if (stored.empty()) return;
   each([&] {
-    for (std::size_t o = 0; o < region.outputs().size(); ++o)
+    for (const std::size_t o : stored)
       w.line(fmt::format("{}[{}] = {};", function.output(o), product.point.to_string(), kept(o)));
   });
 }

@@ -288,6 +288,9 @@ class Fuser {
     if (!followers.empty()) groups_.absorb(g, followers[0]);
     for (const std::int32_t next : groups_.next(g))
       if (groups_[next].kind == GroupKind::rows) take_from_rows(g, next);
+    if (!limits_.judges || op_name(groups_[g].anchor) != ir::name(Op::dot_general)) return;
+    for (const std::int32_t next : groups_.next(g))
+      if (groups_[next].kind == GroupKind::rows) take_judgement(g, next);
   }
 
   void take_from_rows(std::int32_t g, std::int32_t rows) {
@@ -295,6 +298,73 @@ class Fuser {
     if (nodes.empty()) return;
     const std::int32_t made = groups_.split(rows, std::move(nodes));
     groups_.absorb(too_large(g, made).empty() ? g : rows, made);
+  }
+
+  void take_judgement(std::int32_t g, std::int32_t rows) {
+    if (!too_large(g, rows).empty()) return;
+    std::vector<std::int32_t> nodes = judgement_of_product(graph_, groups_, g, rows);
+    if (nodes.empty()) return;
+    const std::int32_t made = groups_.split(rows, std::move(nodes));
+    groups_.absorb(g, made);
+    groups_[rows].kind = GroupKind::map;
+    groups_[rows].domain.reset();
+    set_level(rows, Level::flat);
+    std::vector<std::int32_t> numbers;  // what is made of the judgement, and for others there
+    for (const std::int32_t i : groups_[rows].nodes)
+      if (graph_.node(i).types[0].shape.count() == 1) numbers.push_back(i);
+    if (numbers.empty()) return;
+    const bool is_all = numbers.size() == groups_[rows].nodes.size();
+    const std::int32_t late = is_all ? rows : groups_.split(rows, std::move(numbers));
+    part_from_late(g, late);
+    inline_numbers(late);
+  }
+
+  // Numbers that do not wait for the product are made apart from those that do.
+  void part_from_late(std::int32_t product, std::int32_t numbers) {
+    std::set<std::int32_t> late;
+    std::vector<std::int32_t> early;
+    for (const std::int32_t i : groups_[numbers].nodes) {
+      const std::vector<Link>& sources = groups_.sources(i);
+      const bool waits = std::any_of(sources.begin(), sources.end(), [&](const Link& link) {
+        return groups_.of(link.source) == product || late.contains(link.source);
+      });
+      waits ? void(late.insert(i)) : early.push_back(i);
+    }
+    if (!late.empty() && !early.empty()) inline_numbers(groups_.split(numbers, std::move(early)));
+  }
+
+  // Numbers that other kernels read are made again there, with what makes them: a kernel for a few of them
+  // takes as long as one for thousands.
+  void inline_numbers(std::int32_t g) {
+    std::set<std::int32_t> made;
+    std::vector<std::int32_t> stack;
+    const auto add_sources = [&](std::int32_t reader) {
+      for (const Link& link : groups_.sources(reader))
+        if (groups_.of(link.source) == g && made.insert(link.source).second) stack.push_back(link.source);
+    };
+    std::set<std::int32_t> reading;  // groups
+    for (const std::int32_t reader : groups_[g].readers) {
+      add_sources(reader);
+      reading.insert(groups_.of(reader));
+    }
+    while (!stack.empty()) {
+      const std::int32_t i = stack.back();
+      stack.pop_back();
+      add_sources(i);
+    }
+    int cost = 0;
+    for (const std::int32_t i : made) {
+      cost += element_cost(graph_.node(i));
+      if (groups_.is_output(i)) return;
+    }
+    const std::size_t more = groups_.buffers(g, g);
+    const bool fits = std::all_of(reading.begin(), reading.end(), [&](std::int32_t group) {
+      return is_generated(group) &&
+             groups_.buffers(group, group) + more <= static_cast<std::size_t>(limits_.buffers);
+    });
+    if (made.empty() || cost > limits_.inlined_cost || !fits) return;
+    const bool is_whole = made.size() == groups_[g].nodes.size();
+    groups_.dissolve(is_whole ? g : groups_.split(g, {made.begin(), made.end()}));
   }
 
   bool follows_at_the_point(std::int32_t g, std::int32_t next) {

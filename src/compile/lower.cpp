@@ -151,7 +151,20 @@ class Lowering {
       if (const std::int64_t bytes = target_.kernel_scratch(region.region); bytes > 0)
         step.workspace = scratch(bytes);
     if (group.kind == GroupKind::rows && target_.limits().cuts_rows) cut_rows(step, group);
+    if (group.kind == GroupKind::contraction)
+      for (std::size_t o = 0; o < region.outputs.size(); ++o)
+        if (graph_.node(region.outputs[o].node).op == Op::reduce) presume(step.outputs[o]);
     step.region = std::move(region.region);
+    program_.steps.push_back(std::move(step));
+  }
+
+  // A judgement holds before the first element speaks against it.
+  void presume(BufferId judgement) {
+    const Type type = info(judgement).type;
+    Step step;
+    step.outputs = {new_buffer(type, Role::temporary)};
+    step.region.graph.output(step.region.graph.constant(Literal::scalar<bool>(true).reshaped(type.shape)));
+    info(judgement).shares = step.outputs[0];
     program_.steps.push_back(std::move(step));
   }
 

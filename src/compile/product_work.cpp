@@ -71,4 +71,31 @@ std::vector<std::int32_t> work_on_product(const ir::Graph& graph, Groups& groups
   return {found.begin(), found.end()};
 }
 
+std::vector<std::int32_t> judgement_of_product(const ir::Graph& graph, Groups& groups, std::int32_t product,
+                                               std::int32_t rows) {
+  const std::vector<std::int32_t>& all = groups[rows].nodes;
+  const auto is_reduction = [&](std::int32_t i) { return graph.node(i).op == ir::Op::reduce; };
+  const auto found = std::find_if(all.begin(), all.end(), is_reduction);
+  if (found == all.end() || std::count_if(all.begin(), all.end(), is_reduction) != 1) return {};
+  const ir::Node& reduction = graph.node(*found);
+  const std::int32_t judged = reduction.operands[0].node;
+  if (reduction.as<ir::ReduceAttrs>().kind != ir::Combine::bitwise_and ||
+      reduction.types[0].dtype != DType::boolean || reduction.types[0].shape.count() != 1 ||
+      groups.of(judged) != rows)
+    return {};
+  const Nodes work = work_for(graph, groups, product, judged);
+  const Nodes stored = stored_of(groups, rows);
+  const auto is_left = [&](std::int32_t i) { return i != *found && !work.contains(i); };
+  const bool is_all = std::all_of(all.begin(), all.end(), [&](std::int32_t i) {
+    if (!is_left(i)) return i == *found || !stored.contains(i);
+    const std::vector<Link>& sources = groups.sources(i);
+    return std::none_of(sources.begin(), sources.end(),
+                        [&](const Link& link) { return work.contains(link.source); });
+  });
+  if (work.empty() || !is_all) return {};
+  std::vector<std::int32_t> nodes(work.begin(), work.end());
+  nodes.push_back(*found);
+  return nodes;
+}
+
 }  // namespace systole::lower

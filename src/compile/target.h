@@ -39,6 +39,7 @@ struct KernelLimits {
   int inlined_cost = 8;    // of work that is done again where it is read in another order
   bool cuts_rows = false;  // few long rows are shared out to many groups of threads, in several launches
   bool has_cores = false;  // tens of threads, not thousands: rows are cut in fewer parts
+  bool judges = false;     // a product's kernel also says whether something holds of all its results
   std::int64_t room = 0;   // bytes up to which temporaries have memory of their own
 };
 

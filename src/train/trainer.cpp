@@ -213,7 +213,7 @@ Tensor Trainer::Impl::training_step(const Fields& given) {
     numbers = std::move(result.value.second);
     grads = std::move(result.grads);
   }
-  Tensor refused;
+  Tensor refused, is_refused;
   if (guarded) {
     // An f16 gradient that overflows is the loss scale's business. Gradients are known last and stand first:
     // the rest of the condition is part of the kernel that looks at them.
@@ -221,6 +221,8 @@ Tensor Trainer::Impl::training_step(const Fields& given) {
     if (!scale) goes_on = optim::LossScale::all_finite(grads) && goes_on;
     apply = apply.defined() ? apply && goes_on : goes_on;
     refused = !goes_on;
+    // Of the condition itself: what others read of a Variable's new value waits until that is stored.
+    is_refused = 1 - goes_on.to(DType::f32);
   }
   Tensor taken = apply;  // whether the optimiser steps
   if (accumulation) {
@@ -238,7 +240,7 @@ Tensor Trainer::Impl::training_step(const Fields& given) {
     for (std::size_t i = 0; i < statistics.size(); ++i)
       statistics[i].assign(where(refused, before[i], statistics[i].value()));
   }
-  numbers.push_back(refused.defined() ? refused : Tensor(Literal::scalar<bool>(false)));
+  numbers.push_back(guarded ? is_refused : Tensor(Literal::scalar<float>(0)));
   return row(std::move(numbers));
 }
 

@@ -28,7 +28,7 @@ class Target final : public lower::Target {
   bool has_tf32() const { return math_ == runtime::Math::tf32 && has_tensor_cores(); }
   bool has_tensor_cores() const { return device_.capability() >= 80; }
   lower::KernelLimits limits() const override {
-    return {.nodes = 400, .buffers = 500, .cuts_rows = true, .room = std::int64_t{64} << 20};
+    return {.nodes = 400, .buffers = 500, .cuts_rows = true, .judges = true, .room = std::int64_t{64} << 20};
   }
   std::int64_t kernel_scratch(const lower::Region& region) const override;
   std::vector<lower::Claim> offers(const lower::Region& region) const override;

@@ -32,7 +32,7 @@ class OpenClTarget final : public lower::Target {
   explicit OpenClTarget(const Device& device) : buffers_(most_buffers(device) - 1) {}
   std::string_view name() const override { return "opencl"; }
   lower::KernelLimits limits() const override {
-    return {.nodes = 400, .buffers = buffers_, .cuts_rows = true};
+    return {.nodes = 400, .buffers = buffers_, .cuts_rows = true, .judges = true};
   }
 
  private:

@@ -98,6 +98,7 @@ class EarlyStopping final : public Callback {
       : options_(std::move(options)), watch_(options_.monitor, options_.mode, options_.min_delta) {}
 
   std::string name() const override { return "early_stopping"; }
+  bool acts_between_launches() const override { return false; }
   void begin(Run& run) override {
     watch_.check(run);
     watch_.reset();
@@ -158,6 +159,7 @@ class ModelFile final : public Callback {
       : options_(std::move(options)), watch_(options_.monitor, options_.mode, 0) {}
 
   std::string name() const override { return "model_file"; }
+  bool acts_between_launches() const override { return false; }
   void begin(Run& run) override {
     watch_.check(run);
     watch_.reset();
@@ -180,6 +182,7 @@ class ModelFile final : public Callback {
 class CsvLog final : public Callback {
  public:
   explicit CsvLog(std::filesystem::path file) : file_(std::move(file)) {}
+  bool acts_between_launches() const override { return false; }
   void epoch_end(Run& run) override { run.history().write_csv(file_); }
 
  private:
@@ -191,6 +194,7 @@ class TensorBoard final : public Callback {
   explicit TensorBoard(TensorBoardOptions options) : options_(std::move(options)) {}
 
   std::string name() const override { return "tensorboard"; }
+  bool acts_between_launches() const override { return false; }
   void begin(Run& run) override {
     written_ = 0;
     writer_.emplace(options_.folder);
@@ -224,6 +228,7 @@ class TensorBoard final : public Callback {
 class Rate final : public Callback {
  public:
   explicit Rate(std::function<double(std::int64_t, double)> rate) : rate_(std::move(rate)) {}
+  bool acts_between_launches() const override { return false; }
   void epoch_begin(Run& run) override { run.set_lr(rate_(run.epoch(), run.lr())); }
 
  private:
@@ -236,6 +241,7 @@ class ReduceOnPlateau final : public Callback {
       : options_(std::move(options)), watch_(options_.monitor, options_.mode, options_.min_delta) {}
 
   std::string name() const override { return "reduce_on_plateau"; }
+  bool acts_between_launches() const override { return false; }
   void begin(Run& run) override {
     watch_.check(run);
     watch_.reset();
@@ -284,6 +290,7 @@ class Lambda final : public Callback {
  public:
   Lambda(std::function<void(Run&)> steps, std::function<void(Run&)> epoch)
       : steps_(std::move(steps)), epoch_(std::move(epoch)) {}
+  bool acts_between_launches() const override { return bool(steps_); }
   void steps_end(Run& run) override {
     if (steps_) steps_(run);
   }

@@ -73,11 +73,19 @@ void Feed::begin_epoch(std::int64_t epoch, std::int64_t first_step) {
     return;
   }
   if (options_.shuffle) {
-    order_ = data::permutation(source_.size(), options_.seed, epoch);
+    prepare_epoch(epoch);
+    order_ = std::move(next_order_);
+    next_epoch_ = -1;
   } else if (order_.empty()) {
     order_.resize(static_cast<std::size_t>(source_.size()));
     std::iota(order_.begin(), order_.end(), 0);
   }
+}
+
+void Feed::prepare_epoch(std::int64_t epoch) {
+  if (loader_ || !options_.shuffle || next_epoch_ == epoch) return;
+  next_order_ = data::permutation(source_.size(), options_.seed, epoch);
+  next_epoch_ = epoch;
 }
 
 Tensor Feed::run(const Step& step, const Launch& launch) {
@@ -89,21 +97,22 @@ Tensor Feed::run(const Step& step, const Launch& launch) {
     if (!options_.device.empty()) indices = indices.to(options_.device);
     return step.many_at(indices, columns_);
   }
-  last_.clear();
+  last_but_one_ = std::exchange(last_, {launch.first, {}});
+  std::vector<std::vector<Literal>>& batches = last_.batches;
   for (std::int64_t i = 0; i < launch.steps; ++i) {
     std::optional<data::Batch> batch = loader_->next();
     if (!batch) throw Error(ErrorKind::kInternal, "fit", "the data ended before its epoch");
     if (options_.fields > 0) batch->arrays.resize(std::min(options_.fields, batch->arrays.size()));
-    last_.push_back(std::move(batch->arrays));
+    batches.push_back(std::move(batch->arrays));
   }
   std::vector<Tensor> fields;
-  for (std::size_t f = 0; f < last_[0].size(); ++f) {
-    Tensor x(launch.steps == 1 ? last_[0][f].reshaped([&] {
+  for (std::size_t f = 0; f < batches[0].size(); ++f) {
+    Tensor x(launch.steps == 1 ? batches[0][f].reshaped([&] {
       Shape shape{1};
-      for (const Dim& d : last_[0][f].shape()) shape.push_back(d);
+      for (const Dim& d : batches[0][f].shape()) shape.push_back(d);
       return shape;
     }())
-                               : stacked(last_, f));
+                               : stacked(batches, f));
     fields.push_back(options_.device.empty() ? x : x.to(options_.device));
   }
   return step.many(fields);
@@ -130,7 +139,8 @@ std::vector<Tensor> Feed::next_fields(const Launch& one) {
 std::vector<Tensor> Feed::fields(const Launch& launch, std::int64_t step) const {
   std::vector<Tensor> result;
   if (!resident()) {
-    for (const Literal& x : last_.at(static_cast<std::size_t>(step))) result.emplace_back(x);
+    const Given& given = last_.first == launch.first ? last_ : last_but_one_;
+    for (const Literal& x : given.batches.at(static_cast<std::size_t>(step))) result.emplace_back(x);
     return result;
   }
   const auto first = order_.begin() + launch.first + step * launch.batch;

@@ -36,10 +36,11 @@ class Feed {
   bool resident() const { return !columns_.empty(); }
   const data::Source& source() const { return source_; }
   void begin_epoch(std::int64_t epoch, std::int64_t first_step);
+  void prepare_epoch(std::int64_t epoch);  // that is begun next, while a device works, say
   // The results of the launch's steps, stacked.
   Tensor run(const Step& step, const Launch& launch);
   std::vector<Tensor> next_fields(const Launch& one);  // of a launch of one step, on the device
-  // The fields of one step of a launch that was run last.
+  // The fields of one step of one of the last two launches.
   std::vector<Tensor> fields(const Launch& launch, std::int64_t step) const;
   // Fields of the right types, to trace with.
   std::vector<Tensor> example(std::int64_t batch) const;
@@ -48,9 +49,14 @@ class Feed {
   data::Source source_;
   FeedOptions options_;
   std::vector<Tensor> columns_;  // on the device
-  std::vector<std::int64_t> order_;
+  std::vector<std::int64_t> order_, next_order_;
+  std::int64_t next_epoch_ = -1;  // that next_order_ is of
   std::optional<data::Loader> loader_;
-  std::vector<std::vector<Literal>> last_;  // the batches of the last launch
+  struct Given {
+    std::int64_t first = -1;
+    std::vector<std::vector<Literal>> batches;
+  };
+  Given last_, last_but_one_;  // what a Loader gave for launches
 };
 
 }  // namespace systole::training

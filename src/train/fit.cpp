@@ -125,6 +125,10 @@ struct Fit final : Run {
     for (std::size_t i = 0; i < callback_states_.size(); ++i)
       options_.callbacks[i]->restore(callback_states_[i]);
     last_saved_ = now();
+    const bool goes_ahead =
+        is_accelerator(impl_.first_device()) &&
+        std::none_of(options_.callbacks.begin(), options_.callbacks.end(),
+                     [](const CallbackRef& callback) { return callback->acts_between_launches(); });
     for (; epoch_ <= options_.epochs; ++epoch_) {
       const double start = now();
       if (done_ == 0)
@@ -133,15 +137,26 @@ struct Fit final : Run {
       progress_.begin_epoch(epoch_, steps, done_);
       const double before = samples_;
       feed_->begin_epoch(epoch_ - 1, done_);
-      for (const Launch& launch : rest_of(plan, done_)) {
-        take(launch, feed_->run(impl_.step, launch).to_vector<float>());
+      const std::vector<Launch> launches = rest_of(plan, done_);
+      Tensor ahead;  // the numbers of a launch that was issued before those of the one before were there
+      for (std::size_t i = 0; i < launches.size(); ++i) {
+        const Launch& launch = launches[i];
+        const Tensor numbers =
+            ahead.defined() ? std::exchange(ahead, Tensor()) : feed_->run(impl_.step, launch);
+        const bool saves = folder_ && is_due(step_ + launch.steps);
+        if (i + 1 == launches.size())
+          feed_->prepare_epoch(epoch_);
+        else if (goes_ahead && !saves && !ended_ && !interrupt.requested())
+          ahead = feed_->run(impl_.step, launches[i + 1]);
+        take(launch, numbers.to_vector<float>());
         done_ += launch.steps;
         step_ += launch.steps;
         logs_ = impl_.logs(sums_, samples_);
         progress_.update(done_, static_cast<std::int64_t>(samples_ - before), logs_);
         for (const CallbackRef& callback : options_.callbacks) callback->steps_end(*this);
+        if (ahead.defined()) continue;  // what was issued is waited for, whatever ends the training
         if (interrupt.requested()) result_.interrupted = ended_ = true;
-        if (folder_ && done_ < steps && (ended_ || is_due())) save();
+        if (folder_ && done_ < steps && (ended_ || saves)) save();
         if (ended_) break;
       }
       is_cut_ = done_ < steps;
@@ -257,16 +272,16 @@ struct Fit final : Run {
     // An epoch that a callback cut short goes on from where it was, by the checkpoint of that moment.
     if (folder_ && !is_cut_ &&
         (result_.interrupted || ended_ || epoch_ == options_.epochs || (every > 0 && epoch_ % every == 0) ||
-         is_due())) {
+         is_due(step_))) {
       ++epoch_;  // where to go on
       save();
       --epoch_;
     }
   }
 
-  bool is_due() const {
+  bool is_due(std::int64_t step) const {  // a checkpoint after that step
     const FitCheckpoints& c = options_.checkpoints;
-    return (c.every_steps > 0 && step_ - saved_step_ >= c.every_steps) ||
+    return (c.every_steps > 0 && step - saved_step_ >= c.every_steps) ||
            (c.every_seconds > 0 && now() - last_saved_ >= c.every_seconds);
   }
 

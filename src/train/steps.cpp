@@ -10,8 +10,9 @@ namespace {
 
 // Multiplications and element operations per second that a step gets to, very roughly.
 constexpr double kProcessorRate = 2e10, kAcceleratorRate = 5e12;
-// A GPU's graph of steps is captured once, and wants time by its length to begin; so it is short.
-constexpr double kProcessorLaunch = 0.1, kAcceleratorLaunch = 0.01;
+// A GPU's graph of steps is captured first, which takes time by its length; so it is short, and the next
+// launch is on its way before it ends.
+constexpr double kProcessorLaunch = 0.1, kAcceleratorLaunch = 0.0025;
 // A step costs this much however small it is.
 constexpr double kProcessorStep = 5e-5, kAcceleratorStep = 2e-5;
 constexpr std::int64_t kMostSteps = 4096;
@@ -25,6 +26,10 @@ bool has_convolution(const ir::Graph& graph) {
 }
 
 }  // namespace
+
+bool is_accelerator(std::string_view device) {
+  return !device.starts_with("cpu") && !device.starts_with("reference") && !device.starts_with("pjrt:cpu");
+}
 
 bool loops_slowly(std::string_view device) { return device.starts_with("pjrt:cpu"); }
 
@@ -63,8 +68,7 @@ std::vector<Launch> rest_of(const std::vector<Launch>& plan, std::int64_t done) 
 
 std::int64_t steps_per_launch(const ir::Graph& step, std::string_view device) {
   if (loops_slowly(device) && has_convolution(step)) return 1;
-  const bool accelerator =
-      !device.starts_with("cpu") && !device.starts_with("reference") && !device.starts_with("pjrt:cpu");
+  const bool accelerator = is_accelerator(device);
   const double work = static_cast<double>(passes::graph_work(step));
   const double seconds = (accelerator ? kAcceleratorStep : kProcessorStep) +
                          work / (accelerator ? kAcceleratorRate : kProcessorRate);

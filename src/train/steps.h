@@ -32,6 +32,9 @@ std::vector<Launch> rest_of(const std::vector<Launch>& plan, std::int64_t done);
 
 std::int64_t step_count(const EpochShape& epoch);
 
+// Whether a launch on it goes on while the host does something else.
+bool is_accelerator(std::string_view device);
+
 // How many steps one launch should have, for it to take about a tenth of a second, by the work in the graph
 // of a step.
 std::int64_t steps_per_launch(const ir::Graph& step, std::string_view device);

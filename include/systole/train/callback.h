@@ -72,6 +72,9 @@ class SYSTOLE_API Callback {
   virtual void begin(Run&) {}  // forgets what an earlier training left; then comes restore(), if any
   virtual void epoch_begin(Run&) {}
   virtual void steps_end(Run&) {}  // after every launch, of one step or several
+  // Whether steps_end looks at the model or changes anything. If no callback does, an accelerator has its
+  // next launch before the host has the numbers of the last, and the model is ahead of Run::step() then.
+  virtual bool acts_between_launches() const { return true; }
   virtual void epoch_end(Run&) {}
   virtual void end(Run&) {}
   // What a checkpoint keeps of it, and takes back.

@@ -161,7 +161,9 @@ Kernel Function::closed() {
       dialect_ == Dialect::c
           ? fmt::format("void {}(void* const* buffers, s_i64 begin, s_i64 end)", kernel_.name)
           : fmt::format("{} {}({})", kind, kernel_.name, fmt::join(parameters_, ", "));
-  kernel_.source = fmt::format("// {}\n{} {{\n{}{}}}\n", summary(region_), head, declared_, writer_.text());
+  const char* const begin = dialect_ == Dialect::c ? "" : "  S_BEGIN;\n";
+  kernel_.source =
+      fmt::format("// {}\n{} {{\n{}{}{}}}\n", summary(region_), head, begin, declared_, writer_.text());
   const std::string_view index = "s_index", type = narrow() ? "s_i32" : "s_i64";
   for (std::size_t at = kernel_.source.find(index); at != std::string::npos;
        at = kernel_.source.find(index, at))

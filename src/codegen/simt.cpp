@@ -7,6 +7,12 @@ namespace {
 constexpr std::string_view kCuda = R"c(
 #define S_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define S_RESIDENT_KERNEL(threads, groups) extern "C" __global__ void __launch_bounds__(threads, groups)
+// The next kernel of a graph may come to wait at this place while this one works.
+#if __CUDA_ARCH__ >= 900
+#define S_BEGIN asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory")
+#else
+#define S_BEGIN
+#endif
 #define S_GLOBAL
 #define S_LOCAL __shared__
 #define S_PARAMETER(i) unsigned char* b##i
@@ -110,6 +116,7 @@ static __device__ __forceinline__ void s_multiply_near_f32(float* sum, const flo
 constexpr std::string_view kOpenCl = R"c(
 #define S_KERNEL(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void
 #define S_RESIDENT_KERNEL(threads, groups) S_KERNEL(threads)
+#define S_BEGIN
 #define S_GLOBAL __global
 #define S_LOCAL __local
 #define S_PARAMETER(i) __global uchar *b##i, ulong o##i

@@ -539,6 +539,17 @@ struct FakeFunctions {
       if (fake().kernel_) fake().kernel_(launch);
     });
   }
+  static Status cuLaunchKernelEx(const LaunchConfig* config, Function function, void** parameters,
+                                 void** more) {
+    {
+      const Lock lock(mutex);
+      if (const Status s = in_context("cuLaunchKernelEx", config->stream)) return s;
+    }
+    if (config->attribute_count != 1 || config->attributes[0].id != kLaunchEarly) return kInvalidValue;
+    const auto& [x, y, z] = config->grid;
+    const auto& [a, b, c] = config->block;
+    return cuLaunchKernel(function, x, y, z, a, b, c, config->shared_bytes, config->stream, parameters, more);
+  }
 };
 
 namespace {

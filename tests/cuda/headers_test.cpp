@@ -157,6 +157,15 @@ TEST(CudaHeaders, NumbersOfTheDriverAreTheHeaders) {
   static_assert(sizeof(PoolAccess) == sizeof(CUmemAccessDesc));
   static_assert(offsetof(PoolAccess, device) == offsetof(CUmemAccessDesc, location.id));
   static_assert(offsetof(PoolAccess, flags) == offsetof(CUmemAccessDesc, flags));
+  SYSTOLE_SAME(kLaunchEarly, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+  static_assert(sizeof(LaunchAttribute) == sizeof(CUlaunchAttribute));
+  static_assert(offsetof(LaunchAttribute, is_allowed) == offsetof(CUlaunchAttribute, value));
+  static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));
+  static_assert(offsetof(LaunchConfig, block) == offsetof(CUlaunchConfig, blockDimX));
+  static_assert(offsetof(LaunchConfig, shared_bytes) == offsetof(CUlaunchConfig, sharedMemBytes));
+  static_assert(offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
+  static_assert(offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
+  static_assert(offsetof(LaunchConfig, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
 }
 
 #else

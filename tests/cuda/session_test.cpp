@@ -231,6 +231,76 @@ TEST_F(CudaSession, WhatComesAtMoreThanFourAddressesIsCopiedToAPlaceOfItsOwn) {
   EXPECT_EQ(fake.violations(), "");
 }
 
+// A graph of a thousand steps is captured for one set of addresses only.
+TEST_F(CudaSession, WhatMovesHasAPlaceOfItsOwnAtOnceInALongGraph) {
+  SYSTOLE_NEEDS_NVRTC();
+  const ir::Graph graph = ir::parse(R"(systole.ir 1
+graph @turn(%carry: f32[4], %x: f32[4]) {
+  %sum = add(%carry, %x) : f32[4]
+  return %sum
+}
+graph @main(%a: f32[4], %xs: f32[1200,4]) {
+  %c = scan(%a, %xs) {length=1200, carries=1, xs=1, reverse=false} @turn : f32[4]
+  return %c
+}
+)");
+  FakeDriver fake;
+  fake.set_kernel(3, [](FakeLaunch& launch) {
+    const float* const x = launch.read(1, 4);
+    float* const y = launch.write(0, 4);
+    for (int i = 0; i < 4; ++i) y[i] += x[i];
+  });
+  {
+    const Device device(0);
+    const auto session = make_session(make_module(device, graph, {}));
+    std::vector<BufferRef> given, held;
+    for (int i = 0; i < 8; ++i) given.push_back(uploaded(Literal::full({DType::f32, {1200, 4}}, i), device));
+    for (int i = 0; i < 8; ++i) {
+      runtime::RunArguments arguments;
+      arguments.per_device = {
+          {uploaded(Literal({DType::f32, {4}}), device), given[static_cast<std::size_t>(i)]}};
+      held.push_back(session->run(arguments)[0][0]);
+    }
+    for (int i = 0; i < 8; ++i)
+      EXPECT_EQ(held[static_cast<std::size_t>(i)]->to_host().to_doubles()[3], 1200 * i);
+    EXPECT_EQ(fake.count("cuGraphInstantiate"), 2);  // for the first, and the one with places
+  }
+  EXPECT_EQ(fake.leaks(), "");
+  EXPECT_EQ(fake.violations(), "");
+}
+
+// One after the other in a graph, kernels are launched before those end that they wait for; what goes by
+// steps is not, nor what waits for more.
+TEST_F(CudaSession, KernelsOfAGraphAreLaunchedEarly) {
+  SYSTOLE_NEEDS_NVRTC();
+  const ir::Graph graph = ir::parse(R"(systole.ir 1
+graph @main(%x: f32[4]) {
+  %a = sort(%x) : f32[4]
+  %b = reverse(%a) {axes=[0]} : f32[4]
+  %c = sort(%b) : f32[4]
+  return %c
+}
+)");
+  for (const bool prefers : {true, false}) {
+    ::setenv("SYSTOLE_CUDA_PREFER", prefers ? "" : "-early_launch", 1);
+    FakeDriver fake;
+    {
+      const Device device(0);
+      const auto session = make_session(make_module(device, graph, {}));
+      const BufferRef x = uploaded(numbers(1), device);
+      for (int i = 0; i < 3; ++i) {
+        runtime::RunArguments arguments;
+        arguments.per_device = {{x}};
+        session->run(arguments);
+        EXPECT_EQ(fake.count("cuLaunchKernelEx") > 0, prefers && i > 0) << i;
+      }
+      EXPECT_LT(fake.count("cuLaunchKernelEx"), fake.count("cuLaunchKernel"));
+    }
+    ::unsetenv("SYSTOLE_CUDA_PREFER");
+    EXPECT_EQ(fake.violations(), "");
+  }
+}
+
 TEST_F(CudaSession, AStreamWaitsOnlyWhereTwoTouchOneArray) {
   SYSTOLE_NEEDS_NVRTC();
   FakeDriver fake;

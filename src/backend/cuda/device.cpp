@@ -104,6 +104,9 @@ Device::Device(int ordinal) : ordinal_(ordinal), usage_(fmt::format("cuda:{} mem
     throw Error(ErrorKind::kUnsupported, fmt::format("cuda:{}", ordinal), fmt::format("{} is too old", name_),
                 "compute capability 7.5 (Turing) or newer",
                 fmt::format("{}.{}", capability_ / 10, capability_ % 10));
+  int version = 0;
+  check(cu.cuDriverGetVersion(&version), "cuDriverGetVersion");
+  can_launch_early_ = capability_ >= 90 && version >= 12030;
   multiprocessors_ = attribute(kMultiprocessors);
   room_ = {attribute(kThreadsPerMultiprocessor), attribute(kRegistersPerMultiprocessor),
            attribute(kSharedPerMultiprocessor), attribute(kBlocksPerMultiprocessor),

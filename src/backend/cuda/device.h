@@ -32,6 +32,7 @@ class Device {
   const std::string& name() const { return name_; }
   const std::string& architecture() const { return architecture_; }  // "sm_90"
   int capability() const { return capability_; }                     // 90
+  bool can_launch_early() const { return can_launch_early_; }  // kernels while they wait for others to end
   int multiprocessors() const { return multiprocessors_; }
   // The share of a multiprocessor's threads that blocks of this kind keep at once; 0 where it is not known.
   double occupancy(int threads, int registers, std::int64_t shared_bytes) const;
@@ -79,6 +80,7 @@ class Device {
   int handle_ = 0;  // the driver's
   std::string name_, architecture_;
   int capability_ = 0, multiprocessors_ = 0;
+  bool can_launch_early_ = false;
   struct {
     int threads = 0, registers = 0, shared = 0, blocks = 0, reserved_shared = 0;
   } room_;  // of a multiprocessor

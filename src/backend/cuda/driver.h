@@ -59,12 +59,27 @@ enum DriverConstant : int {
   kFunctionShared = 1,
   kFunctionRegisters = 4,
   kFunctionMaxShared = 8,
-  kOnDevice = 1,   // CU_MEM_LOCATION_TYPE_DEVICE
-  kReadWrite = 3,  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+  kOnDevice = 1,     // CU_MEM_LOCATION_TYPE_DEVICE
+  kReadWrite = 3,    // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+  kLaunchEarly = 6,  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 };
 
 struct PoolAccess {  // CUmemAccessDesc
   int location_type, device, flags;
+};
+
+struct LaunchAttribute {  // CUlaunchAttribute
+  int id = 0, padding = 0;
+  union {
+    int is_allowed;
+    char room[64] = {};
+  };
+};
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, shared_bytes = 0;
+  Stream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
 };
 
 enum DriverStatus : Status {
@@ -137,7 +152,8 @@ enum DriverStatus : Status {
   X(cuFuncGetAttribute, cuFuncGetAttribute, (int*, int, Function))                                   \
   X(cuLaunchKernel, cuLaunchKernel,                                                                  \
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, \
-     void**))
+     void**))                                                                                        \
+  X(cuLaunchKernelEx, cuLaunchKernelEx, (const LaunchConfig*, Function, void**, void**))
 
 struct Driver {
 #define SYSTOLE_CUDA_MEMBER(name, symbol, parameters) Status(*name) parameters = nullptr;

@@ -16,6 +16,7 @@ using lower::StepKind;
 
 Machine::Machine(const Context& context, const Compiled& compiled)
     : device_(&context.device),
+      lanes_(context.lanes),
       home_(context.stream),
       stream_(context.stream),
       compiled_(&compiled),
@@ -49,7 +50,30 @@ bool Machine::is_true(Place place) const {
 }
 
 void Machine::copy(Place from, Place to, std::size_t bytes) const {
-  if (bytes > 0) check(driver().cuMemcpyDtoDAsync(to, from, bytes, stream_), "cuMemcpyDtoDAsync");
+  if (bytes == 0) return;
+  check(driver().cuMemcpyDtoDAsync(to, from, bytes, stream_), "cuMemcpyDtoDAsync");
+  end_with(false);
+}
+
+// In a graph a kernel is launched while the one before it still runs, and waits for its end by itself
+// (S_BEGIN): what it takes to launch it is over by then. A recording has each by itself, for its time.
+void Machine::launch(const Compiled::Launch& launch) {
+  if (launch.groups == 0) return;
+  if (stream_ != home_ && lanes_->is_early(stream_) && !cupti::is_recording()) {
+    LaunchAttribute early{.id = kLaunchEarly, .is_allowed = 1};
+    const LaunchConfig config{.grid = {launch.groups, 1, 1},
+                              .block = {launch.threads, 1, 1},
+                              .stream = stream_,
+                              .attributes = &early,
+                              .attribute_count = 1};
+    check(driver().cuLaunchKernelEx(&config, launch.function, parameters_.data(), nullptr),
+          "cuLaunchKernelEx");
+  } else {
+    check(driver().cuLaunchKernel(launch.function, launch.groups, 1, 1, launch.threads, 1, 1, 0, stream_,
+                                  parameters_.data(), nullptr),
+          "cuLaunchKernel");
+  }
+  end_with(true);
 }
 
 void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
@@ -68,13 +92,10 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
     const std::span<const Address> all(addresses_);
     call.library->run(stream_, all.subspan(0, step.inputs.size()),
                       all.subspan(step.inputs.size(), step.outputs.size()), addresses_[count]);
+    end_with(false);
   }
   for (std::size_t i = 0; i <= count; ++i) parameters_[i] = &addresses_[i];
-  for (const Compiled::Launch& launch : call.launches)
-    if (launch.groups > 0)
-      check(driver().cuLaunchKernel(launch.function, launch.groups, 1, 1, launch.threads, 1, 1, 0, stream_,
-                                    parameters_.data(), nullptr),
-            "cuLaunchKernel");
+  for (const Compiled::Launch& each : call.launches) launch(each);
   if (timeline::is_on() && !cupti::is_recording())
     check(driver().cuStreamSynchronize(stream_), "cuStreamSynchronize");  // the span is of the work
 }

@@ -37,8 +37,13 @@ class Machine {
 
  private:
   void evaluate(const lower::Step& step, const runtime::Walker<Machine>& walker) const;
+  void launch(const Compiled::Launch& launch);
+  void end_with(bool is_kernel) const {  // what was captured last
+    if (stream_ != home_) lanes_->set_end(stream_, is_kernel);
+  }
 
   const Device* device_;
+  Lanes* lanes_;
   const Stream home_;
   Stream stream_;  // of the step
   const Compiled* compiled_;

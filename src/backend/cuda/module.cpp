@@ -11,6 +11,7 @@
 
 #include "backend/cuda/by_threads.h"
 #include "backend/cuda/nvrtc.h"
+#include "backend/cuda/preferences.h"
 #include "backend/cuda/source.h"
 #include "backend/cuda/target.h"
 #include "backend/cuda/tuning.h"
@@ -318,7 +319,9 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
     const timeline::Span span("compile", "forms");
     generator.choose();
   }
-  module->is_one_launch = !generator.needs_host() && nodes_of(module->program) <= kMostNodes;
+  module->nodes = nodes_of(module->program);
+  module->launches_early = device.can_launch_early() && library_choice("early_launch").is_taken;
+  module->is_one_launch = !generator.needs_host() && module->nodes <= kMostNodes;
   return module;
 }
 

@@ -38,7 +38,9 @@ struct Module {
   lower::Program program;
   std::vector<std::shared_ptr<ModuleObject>> kernels;
   Compiled compiled;
-  bool is_one_launch = false;  // nothing in it needs the host
+  std::int64_t nodes = 0;       // of its graph, loops unrolled
+  bool is_one_launch = false;   // nothing in it needs the host
+  bool launches_early = false;  // kernels of its graph
 };
 std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph& graph,
                                           const runtime::CompileOptions& options);

@@ -14,12 +14,13 @@ namespace systole::cuda {
 namespace {
 
 // What is taken where nobody is asked.
-constexpr std::array<LibraryChoice, 6> kChoices{{{"cudnn.pooling", false},
+constexpr std::array<LibraryChoice, 7> kChoices{{{"cudnn.pooling", false},
                                                  {"cudnn.few_channels", false},
                                                  {"cudnn.batch_norm", false},
                                                  {"cudnn.rnn", true},
                                                  {"cudnn.rnn_grad", false},
-                                                 {"cublasLt", false}}};
+                                                 {"cublasLt", false},
+                                                 {"early_launch", true}}};
 
 // "a, b or c".
 std::string all_names() {

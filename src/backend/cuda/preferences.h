@@ -1,7 +1,7 @@
 #pragma once
 
-// What users prefer where a library and generated kernels both do: SYSTOLE_CUDA_PREFER, a list such as
-// "cudnn.batch_norm,-cudnn.rnn".
+// What users prefer where there are two ways, a library's and generated kernels, say: SYSTOLE_CUDA_PREFER, a
+// list such as "cudnn.batch_norm,-cudnn.rnn".
 
 #include <string_view>
 

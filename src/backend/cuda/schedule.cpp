@@ -172,6 +172,7 @@ Stream Lanes::stream(std::int32_t lane) {
     Stream stream = nullptr;
     check(driver().cuStreamCreate(&stream, kStreamNonBlocking), "cuStreamCreate");
     streams_.push_back(stream);
+    ends_in_kernel_.push_back(false);
   }
   return streams_[static_cast<std::size_t>(lane)];
 }
@@ -215,6 +216,7 @@ Stream Lanewalk::enter(std::size_t step) {
   const Stream stream = lanes_->stream(lane);
   const auto wait = [&](Event event) {
     check(driver().cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
+    lanes_->set_end(stream, false);
   };
   if (lane == schedule_->lanes) {  // an early step's
     if (is_first_) {
@@ -243,6 +245,7 @@ void Lanewalk::end() {
     const Event done = event(schedule_->lane.size() + 1 + static_cast<std::size_t>(lane));
     check(driver().cuEventRecord(done, lanes_->stream(lane)), "cuEventRecord");
     check(driver().cuStreamWaitEvent(lanes_->stream(0), done, 0), "cuStreamWaitEvent");
+    lanes_->set_end(lanes_->stream(0), false);
   }
 }
 

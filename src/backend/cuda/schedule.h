@@ -7,6 +7,7 @@
 // Steps of a scan's body that need nothing of the turn before, such as making a batch ready, run beside the
 // end of that turn: they have a lane of their own, in which they wait only for those whose memory they write.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,18 +34,31 @@ Schedule make_schedule(const lower::Program& program, std::optional<std::int32_t
 // else has them: what others would put on a stream that captures fails, or is captured.
 class Lanes {
  public:
-  explicit Lanes(const Device& device) : device_(device) {}
+  Lanes(const Device& device, bool launches_early) : device_(device), launches_early_(launches_early) {}
   ~Lanes();
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;
 
   Stream stream(std::int32_t lane);
   bool are_used() const { return used_; }
-  void use(bool used) { used_ = used; }
+  void use(bool used) {
+    used_ = used;
+    std::fill(ends_in_kernel_.begin(), ends_in_kernel_.end(), false);
+  }
+  // Whether a kernel may be launched before the last on the stream ends: that is a kernel too, and nothing
+  // was waited for since.
+  bool is_early(Stream stream) const { return launches_early_ && ends_in_kernel_[place(stream)]; }
+  void set_end(Stream stream, bool is_kernel) { ends_in_kernel_[place(stream)] = is_kernel; }
 
  private:
+  std::size_t place(Stream stream) const {
+    return static_cast<std::size_t>(std::find(streams_.begin(), streams_.end(), stream) - streams_.begin());
+  }
+
   const Device& device_;
+  const bool launches_early_;
   std::vector<Stream> streams_;
+  std::vector<bool> ends_in_kernel_;  // by stream
   bool used_ = false;  // only while a graph is captured: one launch has no host between its steps
 };
 

@@ -19,8 +19,10 @@ namespace {
 using runtime::BufferRef;
 
 constexpr const char* kName = "cuda";
-constexpr std::size_t kMostGraphs =
-    4;  // captured for other addresses; then what moves gets a place of its own
+// Captured for other addresses; then what moves gets a place of its own. A long one is captured in tenths of
+// a second, and its arrays are copied in microseconds.
+constexpr std::size_t kMostGraphs = 4, kMostLongGraphs = 1;
+constexpr std::int64_t kLong = 1000;     // nodes
 constexpr std::size_t kMostOutputs = 3;  // that are kept to be given again
 
 DeviceBuffer& own(const BufferRef& buffer) { return static_cast<DeviceBuffer&>(*buffer); }
@@ -36,7 +38,7 @@ class CudaSession final : public runtime::Session {
       : module_(std::move(module)),
         device_(activated(*module_->device)),
         stream_(device_),
-        lanes_(device_),
+        lanes_(device_, module_->launches_early),
         executor_({device_, stream_.get(), &lanes_}, module_->compiled),
         arena_(device_, module_->program.arena_bytes, Type{DType::u8, {module_->program.arena_bytes}},
                stream_.get(), "temporaries of a program"),
@@ -195,8 +197,8 @@ class CudaSession final : public runtime::Session {
   GraphExec captured(const std::vector<Address>& addresses, std::size_t inputs) {
     for (const Captured& known : graphs_)
       if (known.addresses == addresses) return known.graph.get();
-    if (graphs_.size() == kMostGraphs) {
-      give_places(inputs);
+    if (graphs_.size() == (module_->nodes > kLong ? kMostLongGraphs : kMostGraphs)) {
+      give_places(inputs, addresses);
       return captured(copied_to_places(inputs), inputs);
     }
     const timeline::Span span("compile", "capture");
@@ -226,13 +228,12 @@ class CudaSession final : public runtime::Session {
     return made;
   }
 
-  // What had several addresses gets one, from which and to which it is copied.
-  void give_places(std::size_t inputs) {
+  // What had several addresses, `addresses` among them, gets one, from which and to which it is copied.
+  void give_places(std::size_t inputs, const std::vector<Address>& addresses) {
     places_.resize(addresses_.size());
     for (std::size_t i = 0; i < places_.size(); ++i) {
-      const bool moves = std::any_of(graphs_.begin(), graphs_.end(), [&](const Captured& c) {
-        return c.addresses[i] != graphs_[0].addresses[i];
-      });
+      const bool moves = std::any_of(graphs_.begin(), graphs_.end(),
+                                     [&](const Captured& c) { return c.addresses[i] != addresses[i]; });
       if (!moves || places_[i] || memory_of(i, inputs) != i) continue;
       const lower::Program& program = module_->program;
       const lower::BufferId b = i < inputs ? program.inputs[i] : program.outputs[i - inputs];

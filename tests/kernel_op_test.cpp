@@ -331,7 +331,11 @@ TEST_P(KernelOps, SayWhatIsWrongWithThem) {
        .sources = {.portable =
                        "S_ENTRY f(S_GLOBAL const float* x, S_GLOBAL float* y) {\n  y[0] = nothing;\n}"},
        .defines = {{"A", "1"}, {"B", "2"}}});
-  EXPECT_TRUE(contains(line, "line 2: the compiler refuses it: y[0] = nothing;")) << line;
+  EXPECT_TRUE(contains(line, "kernel_call f: kernel source on " + device() +
+                                 ", line 2: the compiler refuses it: y[0] = nothing;"))
+      << line;
+  const std::string absent = refused(ErrorKind::kNotFound, {.name = "g", .sources = swish_sources("float")});
+  EXPECT_TRUE(contains(absent, "kernel_call g") && contains(absent, "no such kernel")) << absent;
   const std::string count =
       refused(ErrorKind::kInvalidArgument,
               {.name = "f", .sources = {.portable = "S_ENTRY f(S_GLOBAL const float* x) {}"}});

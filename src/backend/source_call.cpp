@@ -116,8 +116,14 @@ std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::
   }
   auto call = std::make_shared<SourceCall>();
   const std::string& source = source_of(attrs, dialect);
-  call->kernel = build({source, attrs.name, is_portable_text(source)},
-                       {.defines = {{"S_COUNT", std::to_string(attrs.results[0].shape.count())}}});
+  const SourceOptions options{.defines = {{"S_COUNT", std::to_string(attrs.results[0].shape.count())}}};
+  try {
+    const std::shared_ptr<const SourceProgram> program =
+        build({source, attrs.name, is_portable_text(source)}, options);
+    call->kernel = kernel_named("its source", *program, attrs.name);
+  } catch (const Error& error) {
+    throw error.within(where);
+  }
   call->launch = launch_of(attrs, source);
   if (dialect == codegen::Dialect::c) call->launch.shared_bytes = 0;  // the other sources' memory
   check_launch(where, call->launch);

@@ -320,8 +320,7 @@ std::shared_ptr<const runtime::SourceCall> source_call(const lower::Step& step) 
   try {
     return runtime::source_call(
         step, codegen::Dialect::c, [](const runtime::NamedSource& source, const SourceOptions& options) {
-          return runtime::kernel_named(
-              "kernel_call", *build(source.text, source.is_portable, options, source.name), source.name);
+          return build(source.text, source.is_portable, options, source.name);
         });
   } catch (const Error& error) {
     // Without a compiler the body is evaluated.

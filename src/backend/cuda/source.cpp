@@ -415,8 +415,7 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
 std::shared_ptr<const LibraryCall> source_call(const Device& device, const lower::Step& step) {
   auto call = runtime::source_call(
       step, codegen::Dialect::cuda, [&](const runtime::NamedSource& source, const SourceOptions& options) {
-        const auto program = build(device, source.text, source.is_portable, options);
-        return runtime::kernel_named("kernel_call", *program, source.name);
+        return build(device, source.text, source.is_portable, options);
       });
   if (call == nullptr) return nullptr;
   return std::make_shared<SourceStep>(device, std::move(call));

@@ -280,9 +280,7 @@ std::shared_ptr<const runtime::SourceCall> source_call(const Device& device, con
         const auto& all = devices();
         const auto found =
             std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.get() == &device; });
-        const auto program =
-            build_source(source.text, source.is_portable, options, static_cast<int>(found - all.begin()));
-        return runtime::kernel_named("kernel_call", *program, source.name);
+        return build_source(source.text, source.is_portable, options, static_cast<int>(found - all.begin()));
       });
 }
 

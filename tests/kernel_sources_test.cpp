@@ -353,6 +353,7 @@ __kernel void turn(__global const float* x, __global float* y, __local float* pa
 }
 __kernel __attribute__((reqd_work_group_size(4, 1, 1))) void four(__global float* y) { y[get_global_id(0)] = 4; }
 __kernel void lanes(__global float4* y, float4 v) { y[get_global_id(0)] = v; }
+__kernel void three(__global float* y, float3 v) { vstore3(v, 0, y); }
 )";
 
 TEST_P(OpenClKernels, LocalMemoryIsAnArgumentOrTheLaunchs) {
@@ -403,6 +404,16 @@ TEST_P(OpenClKernels, VectorsAreNumbersOfSeveralLanes) {
   EXPECT_EQ(y.to_host(), (Floats{1, 2, 3, 4, 1, 2, 3, 4}));
   error_of(ErrorKind::kInvalidArgument, [&] { lanes({.block = {1}})(y, std::array<float, 2>{1, 2}); });
   error_of(ErrorKind::kInvalidArgument, [&] { lanes({.block = {1}})(y, 1.0f); });
+  const std::string other =
+      error_of(ErrorKind::kDType, [&] { lanes({.block = {1}})(y, std::array<int, 4>{1, 2, 3, 4}); });
+  EXPECT_TRUE(contains(other, "argument 1 (float4 v)") && contains(other, "f32×4") && contains(other, "i32×4"))
+      << other;
+  const SourceModule module(device(), kLocal);
+  error_of(ErrorKind::kDType, [&] { module.function<void(float*, std::array<int, 4>)>("lanes"); });
+  module.function<void(float*, std::array<float, 4>)>("lanes");
+  const auto three = module.function<void(float*, std::array<float, 3>)>("three");
+  three({.block = {1}})(y, {7, 8, 9});  // it is as large as a float4
+  EXPECT_EQ(y.to_host(), (Floats{7, 8, 9, 4, 1, 2, 3, 4}));
 }
 
 TEST_P(OpenClKernels, FlagsAndWarningsAreTheDrivers) {

@@ -159,6 +159,7 @@ std::optional<NumberType> number_type(std::string_view words, const Typedefs& ty
       {"char", DType::i8},       {"uchar", DType::u8},     {"short", DType::i16},
       {"ushort", DType::u16},    {"int", DType::i32},      {"uint", DType::u32},
       {"long", DType::i64},      {"ulong", DType::u64},    {"float", DType::f32},
+      {"longlong", DType::i64},  {"ulonglong", DType::u64},
       {"double", DType::f64},    {"half", DType::f16},     {"bool", DType::boolean},
       {"_Bool", DType::boolean}, {"s_i8", DType::i8},      {"s_i16", DType::i16},
       {"s_i32", DType::i32},     {"s_i64", DType::i64},    {"s_u8", DType::u8},

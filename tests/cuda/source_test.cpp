@@ -2,6 +2,8 @@
 // written here. Orders between streams are the driver's to watch.
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -134,6 +136,31 @@ extern "C" __global__ void none() {})");
     EXPECT_TRUE(contains(words, "12 bytes") && contains(words, "8 bytes")) << words;
     error_of(ErrorKind::kInvalidArgument, [&] { f({.block = {1}})(y); });
   }
+}
+
+TEST_F(CudaSource, VectorsAreArraysOfTheirNumbers) {
+  const SourceModule module("cuda:0", R"(
+__global__ void f(float* y, float4 a, uchar4 b) { y[0] = a.x + b.x; }
+__global__ void g(float* y, float3 a, longlong2 b) { y[0] = a.x + b.x; })");
+  DeviceArray<float> y("cuda:0", {1});
+  fake().set_kernel(3, [](FakeLaunch&) {});
+  using Four = std::array<float, 4>;
+  using Bytes = std::array<std::uint8_t, 4>;
+  module.function("f")({.block = {1}})(y, Four{1, 2, 3, 4}, Bytes{1, 2, 3, 4});
+  module.function<void(float*, Four, Bytes)>("f");
+  module.function<void(float*, std::array<float, 3>, std::array<std::int64_t, 2>)>("g");
+  std::string words =
+      error_of(ErrorKind::kDType, [&] { module.function<void(float*, std::array<int, 4>, Bytes)>("f"); });
+  EXPECT_TRUE(contains(words, "argument 1 (float4 a)") && contains(words, "f32×4") &&
+              contains(words, "i32×4"))
+      << words;
+  words = error_of(ErrorKind::kDType, [&] {
+    module.function("f")({.block = {1}})(y, Four{}, std::array<float, 1>{});
+  });
+  EXPECT_TRUE(contains(words, "argument 2 (uchar4 b)")) << words;
+  words = error_of(ErrorKind::kInvalidArgument,
+                   [&] { module.function<void(float*, Four, std::array<std::int64_t, 2>)>("g"); });
+  EXPECT_TRUE(contains(words, "12 bytes") && contains(words, "16 bytes")) << words;
 }
 
 TEST_F(CudaSource, HeadersAreTheToolkitsWhereThereIsOne) {

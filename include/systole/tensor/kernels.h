@@ -65,7 +65,7 @@ class SYSTOLE_API KernelArgument {
   template <class T>
   KernelArgument(LocalArray<T> x) : value_(detail::KernelValue::local(dtype_of<T>, x.count)) {}
   template <detail::PlainStruct T>
-  KernelArgument(const T& x) : value_(detail::KernelValue::copy_of(std::as_bytes(std::span(&x, 1)))) {}
+  KernelArgument(const T& x) : value_(detail::KernelValue::copy_of(x)) {}
   KernelArgument(const Tensor&) = delete;  // kernels take DeviceArray<T>(tensor)
 
  private:
@@ -139,7 +139,8 @@ struct Declaration {
       "parameters of a kernel are const T* or const DeviceArray<T>&, T* or DeviceArray<T>&, numbers, "
       "LocalArray<T> and plain structs");
   using Argument = const P&;
-  static constexpr DeclaredParameter kParameter{KernelValue::Kind::bytes, std::nullopt, true, sizeof(P)};
+  static constexpr DeclaredParameter kParameter{KernelValue::Kind::bytes, Lanes<P>::kDType, true, sizeof(P),
+                                                Lanes<P>::kCount};
 };
 template <Number P>
 struct Declaration<P> {

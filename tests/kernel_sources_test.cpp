@@ -456,6 +456,16 @@ void g(void) {}
   EXPECT_TRUE(all[1].is_plain);
   EXPECT_EQ(runtime::source_signatures("void f(const float x[]) {}")[0].parameters[0].type, "const float*");
   EXPECT_FALSE(runtime::source_signatures("void f(float x[4]) {}")[0].is_plain);
+  const runtime::SourceSignature odd =
+      runtime::source_signatures("void f(int n, void (*g)(int, int), pair<int, 4> p, float* const* t) {}")[0];
+  ASSERT_EQ(odd.parameters.size(), 4u);
+  EXPECT_FALSE(odd.is_plain);
+  EXPECT_EQ(odd.parameters[0].dtype, DType::i32);
+  EXPECT_FALSE(odd.parameters[1].kind);
+  EXPECT_FALSE(odd.parameters[2].kind);
+  EXPECT_EQ(odd.parameters[3].to_string(), "float* const* t");
+  EXPECT_EQ(odd.parameters[3].dtype, DType::u64);
+  EXPECT_FALSE(odd.parameters[3].is_written);
   const runtime::Typedefs defines =
       runtime::source_defines("#define real float\n#define f(x) x\n#define N 3");
   EXPECT_EQ(defines.at("real"), "float");

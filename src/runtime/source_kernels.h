@@ -25,7 +25,7 @@ namespace systole::runtime {
 
 struct SourceParameter {
   enum class Kind { array, number, local };
-  std::optional<Kind> kind;  // none: the driver does not say
+  std::optional<Kind> kind;  // none: the driver does not say, or its declaration is not understood
   std::string name;
   std::string type;            // as written: "const float*"
   std::optional<DType> dtype;  // of the number or the array's elements; none: a type of the program's own

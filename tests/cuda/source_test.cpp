@@ -138,12 +138,47 @@ extern "C" __global__ void none() {})");
   }
 }
 
+TEST_F(CudaSource, OneParameterThatIsNotUnderstoodLeavesTheOthersChecked) {
+  struct Pair {
+    float a;
+    int b;
+  };
+  const SourceModule module("cuda:0", R"(
+template <class A, class B> struct Pair { A a; B b; };
+__global__ void f(const float* x, float (*rows)[4], Pair<float, int> p, int n) { rows[0][0] = x[n] + p.a; }
+extern "C" __global__ void g(const float* x, float (*rows)[4], Pair<float, int> p, int n) {
+  rows[0][0] = x[n] + p.a;
+}
+__global__ void h(const float* const* rows, float** results, int n) { results[0][n] = rows[0][n]; })");
+  DeviceArray<float> x = array({1}), rows("cuda:0", {1, 4});
+  auto wide = DeviceArray<double>::of("cuda:0", {1});
+  fake().set_kernel(4, [](FakeLaunch&) {});
+  for (const char* const name : {"f", "g"}) {
+    const auto f = module.function(name);
+    ASSERT_EQ(f.parameters().size(), 4u) << name;
+    EXPECT_EQ(f.parameters()[3].name, "n");
+    f({.block = {1}})(x, rows, Pair{1, 2}, 0);
+    std::string words =
+        error_of(ErrorKind::kDType, [&] { f({.block = {1}})(wide, rows, Pair{1, 2}, 0); });
+    EXPECT_TRUE(contains(words, "argument 0 (const float* x)")) << words;
+    words = error_of(ErrorKind::kDType, [&] { f({.block = {1}})(x, rows, Pair{1, 2}, 0.5); });
+    EXPECT_TRUE(contains(words, "argument 3 (int n)")) << words;
+    words = error_of(ErrorKind::kInvalidArgument, [&] { f({.block = {1}})(x, rows, 1.0f, 0); });
+    EXPECT_TRUE(contains(words, "argument 2") && contains(words, "8 bytes")) << words;
+  }
+  // Pointers to pointers are tables of addresses.
+  const auto h = module.function<void(const std::uint64_t*, std::uint64_t*, int)>("h");
+  EXPECT_EQ(h.untyped().parameters()[0].type, "const float* const*");
+  const std::string words = error_of(ErrorKind::kDType, [&] { module.function("h")({.block = {1}})(x, x, 0); });
+  EXPECT_TRUE(contains(words, "argument 0 (const float* const* rows)") && contains(words, "u64")) << words;
+}
+
 TEST_F(CudaSource, VectorsAreArraysOfTheirNumbers) {
   const SourceModule module("cuda:0", R"(
 __global__ void f(float* y, float4 a, uchar4 b) { y[0] = a.x + b.x; }
 __global__ void g(float* y, float3 a, longlong2 b) { y[0] = a.x + b.x; })");
   DeviceArray<float> y("cuda:0", {1});
-  fake().set_kernel(3, [](FakeLaunch&) {});
+  fake().set_kernel(2, [](FakeLaunch&) {});
   using Four = std::array<float, 4>;
   using Bytes = std::array<std::uint8_t, 4>;
   module.function("f")({.block = {1}})(y, Four{1, 2, 3, 4}, Bytes{1, 2, 3, 4});

@@ -42,7 +42,7 @@ int function_attribute(Function function, int which) {
 class CudaKernel final : public runtime::SourceKernel {
  public:
   CudaKernel(std::shared_ptr<const LoadedSource> loaded, const Cubin::Kernel& kernel,
-             std::vector<SourceParameter> parameters, bool are_known, bool is_fixed)
+             std::vector<SourceParameter> parameters, bool is_fixed)
       : loaded_(std::move(loaded)),
         device_(loaded_->device()),
         function_(loaded_->function(kernel.symbol)),
@@ -58,7 +58,7 @@ class CudaKernel final : public runtime::SourceKernel {
       most_block_[static_cast<std::size_t>(d)] = device_.attribute(kMaxBlockX + d);
       most_grid_[static_cast<std::size_t>(d)] = device_.attribute(kMaxGridX + d);
     }
-    add_sizes(kernel.sizes, are_known);
+    add_sizes(kernel.sizes);
   }
 
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
@@ -80,6 +80,7 @@ class CudaKernel final : public runtime::SourceKernel {
         continue;
       }
       if (x.buffer != nullptr) {
+        check_size(i, sizeof(Address));  // of a parameter that is not known to be a pointer
         memories[i] = &memory_of(*x.buffer, where_);
         addresses[i] = memories[i]->address();
       }
@@ -147,13 +148,16 @@ class CudaKernel final : public runtime::SourceKernel {
 
   bool writes(std::size_t i) const { return parameters_[i].is_written || !parameters_[i].kind; }
 
-  // The sizes that the machine code has. A declaration that was not understood is theirs alone.
-  void add_sizes(const std::vector<std::size_t>& sizes, bool are_known) {
+  // The sizes that the machine code has. Of a parameter whose declaration was not understood they are all that
+  // is known; of all of them, when the declaration has another number (a macro).
+  void add_sizes(const std::vector<std::size_t>& sizes) {
+    const bool are_known =
+        std::all_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.kind.has_value(); });
     if (sizes.empty() && are_known) return;
     if (sizes.empty())
       throw Error(ErrorKind::kUnsupported, where_, "its parameters are not understood",
                   "numbers, structs and pointers to them, with names");
-    if (!are_known || sizes.size() != parameters_.size()) parameters_.assign(sizes.size(), SourceParameter{});
+    if (sizes.size() != parameters_.size()) parameters_.assign(sizes.size(), SourceParameter{});
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       SourceParameter& p = parameters_[i];
       if (p.kind == SourceParameter::Kind::array) continue;
@@ -292,24 +296,29 @@ class CudaProgram final : public runtime::SourceProgram {
     if (count != 1) written = nullptr;
     // The compiler's name says the types; the declaration says the names, and how the types are written.
     std::vector<SourceParameter> parameters;
-    bool are_known = false;
+    bool are_read = false;
     if (kernel.has_parameters)
       if (std::vector<SourceSignature> read = runtime::source_signatures(with_names(kernel.parameters));
-          read.size() == 1 && read[0].is_plain) {
+          read.size() == 1) {
         parameters = with_types(std::move(read[0].parameters));
-        are_known = true;
+        are_read = true;
         const bool agree = written != nullptr && written->parameters.size() == parameters.size();
         for (std::size_t i = 0; i < parameters.size(); ++i) {
           parameters[i].name = agree ? written->parameters[i].name : std::string();
-          if (agree && written->is_plain) parameters[i].type = written->parameters[i].type;
+          if (agree && (written->parameters[i].kind || !parameters[i].kind))
+            parameters[i].type = written->parameters[i].type;
+          else if (!parameters[i].kind)
+            parameters[i].type.clear();  // it has a name of ours
         }
       }
-    if (!are_known && written != nullptr && written->is_plain) {
+    if (!are_read && written != nullptr) {
       parameters = with_types(written->parameters);
-      are_known = true;
+      are_read = true;
     }
+    // Nothing said is one parameter that is not known: the machine code has their number.
+    if (!are_read) parameters.emplace_back();
     const bool is_fixed = written != nullptr && has_word(*written, "S_KERNEL");
-    return std::make_shared<CudaKernel>(loaded, kernel, std::move(parameters), are_known, is_fixed);
+    return std::make_shared<CudaKernel>(loaded, kernel, std::move(parameters), is_fixed);
   }
 
   // "float const*, int" as "void f(float const* p0, int p1) {}".
@@ -331,6 +340,7 @@ class CudaProgram final : public runtime::SourceProgram {
 
   std::vector<SourceParameter> with_types(std::vector<SourceParameter> parameters) const {
     for (SourceParameter& p : parameters) {
+      if (!p.kind) continue;
       std::string words = p.type;
       if (words.starts_with("const ")) words.erase(0, 6);
       if (!words.empty() && words.back() == '*') words.pop_back();

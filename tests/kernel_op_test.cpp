@@ -37,7 +37,10 @@ KernelSources swish_grad_sources(const std::string& type) {
 })"};
 }
 KernelOp swish_op(const std::string& type = "float") {
-  const KernelOp back({.name = "swish_grad", .sources = swish_grad_sources(type)});
+  // A source may have more kernels than the one that is asked for.
+  const KernelOp back(
+      {.name = "swish_grad",
+       .sources = {.portable = swish_sources(type).portable + swish_grad_sources(type).portable}});
   return KernelOp(
       {.name = "swish", .sources = swish_sources(type), .backward = [back](const KernelOp::Backward& b) {
          return back(b.inputs[0], b.gradients[0]);

@@ -64,13 +64,14 @@ std::string threads_of(const std::string& source, const SourceSignature& s) {
   return source.substr(at + kMark.size(), end - at - kMark.size());
 }
 
-// The kernels of a preprocessed source, without what the generated function adds to their parameters. What is
-// called once is one only when its name was asked for.
+// The kernels of a preprocessed source, without what the generated function adds to their parameters. In C, a
+// name that was asked for is the only one, and may be called once.
 std::vector<CpuSignature> kernels_of(const std::string& source, bool is_portable, const std::string& asked) {
   std::vector<CpuSignature> found;
   for (SourceSignature& s : runtime::source_signatures(source)) {
     const std::optional<Form> form = form_of(s, is_portable);
-    if (!form || (asked.empty() ? *form == Form::once : s.name != asked)) continue;
+    if (!form) continue;
+    if (*form != Form::point && (asked.empty() ? *form == Form::once : s.name != asked)) continue;
     if (*form == Form::range) s.parameters.resize(s.parameters.size() - 2);
     std::string threads = is_portable ? threads_of(source, s) : std::string();
     found.push_back({std::move(s), *form, std::move(threads)});

@@ -406,7 +406,8 @@ TEST_P(OpenClKernels, VectorsAreNumbersOfSeveralLanes) {
   error_of(ErrorKind::kInvalidArgument, [&] { lanes({.block = {1}})(y, 1.0f); });
   const std::string other =
       error_of(ErrorKind::kDType, [&] { lanes({.block = {1}})(y, std::array<int, 4>{1, 2, 3, 4}); });
-  EXPECT_TRUE(contains(other, "argument 1 (float4 v)") && contains(other, "f32×4") && contains(other, "i32×4"))
+  EXPECT_TRUE(contains(other, "argument 1 (float4 v)") && contains(other, "f32×4") &&
+              contains(other, "i32×4"))
       << other;
   const SourceModule module(device(), kLocal);
   error_of(ErrorKind::kDType, [&] { module.function<void(float*, std::array<int, 4>)>("lanes"); });

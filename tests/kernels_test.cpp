@@ -120,8 +120,7 @@ TEST_P(Kernels, NumbersOutsideTheParametersRangeAreRefused) {
   const SourceModule& module = Kernels::module();
   DeviceArray<float> y = array({1, 2});
   const auto fill = module.function<void(float*, float, int)>("fill");
-  const std::string large =
-      error_of(ErrorKind::kInvalidArgument, [&] { fill({.block = {2}})(y, 1e300, 2); });
+  const std::string large = error_of(ErrorKind::kInvalidArgument, [&] { fill({.block = {2}})(y, 1e300, 2); });
   EXPECT_TRUE(contains(large, "argument 1 (float value): the number does not fit") &&
               contains(large, "expected a number of f32, got 1e+300"))
       << large;

@@ -106,8 +106,8 @@ void check_kind(const Place& at, Kind kind, std::optional<DType> dtype) {
               in_words(kind, dtype));
 }
 
-// A struct by its size; numbers for a vector by their type and count too. A vector of three may be as large as
-// one of four: then `is_padded`.
+// A struct by its size; numbers for a vector by their type and count too. A vector of three may be as large
+// as one of four: then `is_padded`.
 void check_bytes(const Place& at, std::size_t got, std::optional<DType> dtype, int lanes,
                  bool* is_padded = nullptr) {
   const SourceParameter& p = at.parameter;
@@ -203,6 +203,17 @@ class Number {
   std::byte bytes_[32]{};
   std::size_t size_ = 0;
 };
+
+// Vectors are read whole, from where they may lie.
+void check_alignment(const Place& at, std::size_t offset) {
+  const SourceParameter& p = at.parameter;
+  if (!p.dtype || p.lanes == 1 || p.lanes == 3) return;
+  constexpr std::size_t kMost = 16;
+  const std::size_t wanted = std::min(size_of(*p.dtype) * static_cast<std::size_t>(p.lanes), kMost);
+  if (offset % wanted != 0)
+    at.refuse(ErrorKind::kInvalidArgument, "the view begins where no such vector may lie",
+              fmt::format("a multiple of {} bytes", wanted), fmt::format("byte {}", offset));
+}
 
 void check_array(const Place& at, const KernelValue& x, const DeviceName& device) {
   const detail::DeviceMemory& memory = x.memory();
@@ -305,7 +316,10 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
     const Place at{where, i, parameters[i]};
     check_kind(at, x.kind, x.dtype);
     switch (x.kind) {
-      case Kind::array: check_array(at, x, state_->device); break;
+      case Kind::array:
+        check_array(at, x, state_->device);
+        check_alignment(at, x.memory().part().offset);
+        break;
       case Kind::local:
         if (x.signed_integer < 1)
           at.refuse(ErrorKind::kInvalidArgument, "no such size", "1 element or more",
@@ -331,8 +345,7 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
         written != nullptr && (parameters[i].is_written || !parameters[i].kind))
       written->make_exclusive();
   for (std::size_t i = 0; i < arguments.size(); ++i)
-    if (const KernelValue& x = arguments[i].value_; x.kind == Kind::array)
-      given[i].buffer = x.memory().buffer_.get();
+    if (const KernelValue& x = arguments[i].value_; x.kind == Kind::array) given[i].array = x.memory().part();
   state_->kernel->launch(launch, given);
 }
 

@@ -282,6 +282,31 @@ struct FakeFunctions {
     });
   }
 
+  template <class T>
+  static Status set_all(const char* name, Address to, std::size_t pitch, T value, std::size_t count,
+                        Stream stream) {
+    const std::size_t bytes = count == 0 ? 0 : (count - 1) * pitch + sizeof value;
+    if (const Status s = in_context(name, stream, bytes)) return s;
+    return fake().put(stream, [=](Stream s) {
+      if (!fake().touch(to, bytes, s, true)) return;
+      for (std::size_t i = 0; i < count; ++i) std::memcpy(pointer(to + i * pitch), &value, sizeof value);
+    });
+  }
+  static Status cuMemsetD16Async(Address to, unsigned short value, std::size_t count, Stream stream) {
+    const Lock lock(mutex);
+    return set_all("cuMemsetD16Async", to, sizeof value, value, count, stream);
+  }
+  static Status cuMemsetD32Async(Address to, unsigned value, std::size_t count, Stream stream) {
+    const Lock lock(mutex);
+    return set_all("cuMemsetD32Async", to, sizeof value, value, count, stream);
+  }
+  static Status cuMemsetD2D32Async(Address to, std::size_t pitch, unsigned value, std::size_t width,
+                                   std::size_t height, Stream stream) {
+    const Lock lock(mutex);
+    if (width != 1) return kNotSupported;
+    return set_all("cuMemsetD2D32Async", to, pitch, value, height, stream);
+  }
+
   static Status cuStreamCreate(Stream* stream, unsigned) {
     const Lock lock(mutex);
     if (const Status s = in_context("cuStreamCreate")) return s;

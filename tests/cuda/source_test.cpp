@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <numeric>
 
 #include "backend/cuda/cubin.h"
@@ -158,8 +159,7 @@ __global__ void h(const float* const* rows, float** results, int n) { results[0]
     ASSERT_EQ(f.parameters().size(), 4u) << name;
     EXPECT_EQ(f.parameters()[3].name, "n");
     f({.block = {1}})(x, rows, Pair{1, 2}, 0);
-    std::string words =
-        error_of(ErrorKind::kDType, [&] { f({.block = {1}})(wide, rows, Pair{1, 2}, 0); });
+    std::string words = error_of(ErrorKind::kDType, [&] { f({.block = {1}})(wide, rows, Pair{1, 2}, 0); });
     EXPECT_TRUE(contains(words, "argument 0 (const float* x)")) << words;
     words = error_of(ErrorKind::kDType, [&] { f({.block = {1}})(x, rows, Pair{1, 2}, 0.5); });
     EXPECT_TRUE(contains(words, "argument 3 (int n)")) << words;
@@ -169,7 +169,8 @@ __global__ void h(const float* const* rows, float** results, int n) { results[0]
   // Pointers to pointers are tables of addresses.
   const auto h = module.function<void(const std::uint64_t*, std::uint64_t*, int)>("h");
   EXPECT_EQ(h.untyped().parameters()[0].type, "const float* const*");
-  const std::string words = error_of(ErrorKind::kDType, [&] { module.function("h")({.block = {1}})(x, x, 0); });
+  const std::string words =
+      error_of(ErrorKind::kDType, [&] { module.function("h")({.block = {1}})(x, x, 0); });
   EXPECT_TRUE(contains(words, "argument 0 (const float* const* rows)") && contains(words, "u64")) << words;
 }
 
@@ -189,9 +190,8 @@ __global__ void g(float* y, float3 a, longlong2 b) { y[0] = a.x + b.x; })");
   EXPECT_TRUE(contains(words, "argument 1 (float4 a)") && contains(words, "f32×4") &&
               contains(words, "i32×4"))
       << words;
-  words = error_of(ErrorKind::kDType, [&] {
-    module.function("f")({.block = {1}})(y, Four{}, std::array<float, 1>{});
-  });
+  words = error_of(ErrorKind::kDType,
+                   [&] { module.function("f")({.block = {1}})(y, Four{}, std::array<float, 1>{}); });
   EXPECT_TRUE(contains(words, "argument 2 (uchar4 b)")) << words;
   words = error_of(ErrorKind::kInvalidArgument,
                    [&] { module.function<void(float*, Four, std::array<std::int64_t, 2>)>("g"); });
@@ -467,6 +467,37 @@ TEST_F(CudaSource, LaunchesOnStreamsWaitForWhatUsedTheirArrays) {
   const std::string words =
       error_of(ErrorKind::kInvalidArgument, [&] { scale(Launch::over(3).on(Stream("cpu")))(a, b, 1, 3); });
   EXPECT_TRUE(contains(words, "kernel scale on cuda:0: the stream is of another device")) << words;
+}
+
+TEST_F(CudaSource, ViewsAreInOrderWithTheirArray) {
+  const SourceModule module("cuda:0", kPlainScale);
+  const auto scale = module.function("scale");
+  const Stream one("cuda:0"), two("cuda:0");
+  DeviceArray<float> a = array({1, 2, 3, 4, 5, 6}), b("cuda:0", {3});
+  for (int round = 0; round < 3; ++round) {
+    scale(Launch::over(3).on(one))(a.view(0, 3), a.view(3, 6), 2, 3);
+    scale(Launch::over(3).on(two))(a.view(3, 6), b, 10, 3);
+    a.view(5, 6).fill(9, one);
+  }
+  EXPECT_EQ(b.to_host(), (Floats{20, 40, 60}));
+  EXPECT_EQ(a.to_host(), (Floats{1, 2, 3, 2, 4, 9}));
+  auto shortlived = std::make_unique<DeviceArray<float>>(array({1, 2, 3, 4}));
+  auto part = shortlived->view(1, 4);
+  shortlived.reset();
+  scale(Launch::over(3).on(two))(part, b, 1, 3);
+  part.free();
+  EXPECT_EQ(b.to_host(), (Floats{2, 3, 4}));
+  DeviceArray<double> wide("cuda:0", {5});
+  wide.view(1, 4).fill(2.5, two);
+  EXPECT_EQ(wide.to_host(), (std::vector<double>{0, 2.5, 2.5, 2.5, 0}));
+  // A float4 lies at multiples of 16 bytes.
+  const SourceModule vectors("cuda:0", "__global__ void f(float4* y) { y[0].x = 1; }");
+  fake().set_kernel(1, [](FakeLaunch&) {});
+  DeviceArray<float> y("cuda:0", {8});
+  vectors.function("f")({.block = {1}})(y.view(4, 8));
+  const std::string words =
+      error_of(ErrorKind::kInvalidArgument, [&] { vectors.function("f")({.block = {1}})(y.view(1, 5)); });
+  EXPECT_TRUE(contains(words, "argument 0 (float4* y)") && contains(words, "16 bytes")) << words;
 }
 
 TEST_F(CudaSource, EventsAreMomentsOfAStream) {

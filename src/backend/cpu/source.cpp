@@ -231,9 +231,9 @@ class CpuKernel final : public runtime::SourceKernel {
     list.reserve(arguments.size() + 1);
     // Numbers are only read.
     for (const SourceArgument& x : arguments)
-      list.push_back(x.buffer != nullptr ? memory_of(*x.buffer)
-                     : !x.number.empty() ? const_cast<std::byte*>(x.number.data())
-                                         : x.memory);
+      list.push_back(x.array.buffer != nullptr ? memory_of(x.array)
+                     : !x.number.empty()       ? const_cast<std::byte*>(x.number.data())
+                                               : x.memory);
     list.push_back(sizes.data());
     const std::int64_t groups = grid.x * grid.y * grid.z, threads = groups * block.x * block.y * block.z;
     const Run run{function_, list.data()};
@@ -319,10 +319,10 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
 
 std::shared_ptr<const runtime::SourceCall> source_call(const lower::Step& step) {
   try {
-    return runtime::source_call(
-        step, codegen::Dialect::c, [](const runtime::NamedSource& source, const SourceOptions& options) {
-          return build(source.text, source.is_portable, options, source.name);
-        });
+    return runtime::source_call(step, codegen::Dialect::c,
+                                [](const runtime::NamedSource& source, const SourceOptions& options) {
+                                  return build(source.text, source.is_portable, options, source.name);
+                                });
   } catch (const Error& error) {
     // Without a compiler the body is evaluated.
     const bool has_body = !step.region.graph.node(step.region.anchor).graphs.empty();

@@ -331,23 +331,23 @@ void Device::give_event(Event event) const {
   events_.push_back(event);
 }
 
-void Device::upload(const std::byte* from, Memory& to) const {
-  if (to.bytes() == 0) return;
+void Device::upload(const std::byte* from, const MemoryPart& to) const {
+  if (to.bytes == 0) return;
   activate();
   const Opened& here = opened();
   const std::lock_guard lock(here.upload_mutex);
-  to.before_writing(here.upload_stream.get());
-  here.uploads.upload(from, to.address(), static_cast<std::size_t>(to.bytes()));
-  to.was_written(std::make_shared<const Moment>(*this, here.upload_stream.get()));
+  to.memory.before_writing(here.upload_stream.get());
+  here.uploads.upload(from, to.address(), to.bytes);
+  to.memory.was_written(std::make_shared<const Moment>(*this, here.upload_stream.get()));
 }
 
-void Device::download(const Memory& from, std::byte* to) const {
-  if (from.bytes() == 0) return;
+void Device::download(const MemoryPart& from, std::byte* to) const {
+  if (from.bytes == 0) return;
   activate();
   const Opened& here = opened();
   const std::lock_guard lock(here.download_mutex);
-  from.before_reading(here.download_stream.get());
-  here.downloads.download(from.address(), to, static_cast<std::size_t>(from.bytes()));
+  from.memory.before_reading(here.download_stream.get());
+  here.downloads.download(from.address(), to, from.bytes);
 }
 
 // Memory of a pool is read by another GPU when the pool allows it, whatever contexts do.
@@ -368,24 +368,23 @@ bool Device::can_read(const Device& other) const {
   return readable_[other.ordinal_] = works;
 }
 
-void Device::copy(Memory& from, Memory& to) const {
-  if (to.bytes() == 0) return;
-  const Opened &here = opened(), &there = from.device().opened();
+void Device::copy(const MemoryPart& from, const MemoryPart& to) const {
+  if (to.bytes == 0) return;
+  const Opened &here = opened(), &there = from.memory.device().opened();
   activate();
   const Stream stream = here.upload_stream.get();
   const std::lock_guard lock(here.upload_mutex);
-  from.before_reading(stream);
-  to.before_writing(stream);
-  const auto bytes = static_cast<std::size_t>(to.bytes());
-  if (&from.device() == this)
-    check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), bytes, stream), "cuMemcpyDtoDAsync");
+  from.memory.before_reading(stream);
+  to.memory.before_writing(stream);
+  if (&from.memory.device() == this)
+    check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), to.bytes, stream), "cuMemcpyDtoDAsync");
   else
     check(driver().cuMemcpyPeerAsync(to.address(), here.context.get(), from.address(), there.context.get(),
-                                     bytes, stream),
+                                     to.bytes, stream),
           "cuMemcpyPeerAsync");
   const auto moment = std::make_shared<const Moment>(*this, stream);
-  from.was_read(moment);
-  to.was_written(moment);
+  from.memory.was_read(moment);
+  to.memory.was_written(moment);
 }
 
 Devices find_devices() {

@@ -63,12 +63,12 @@ class Device {
 
   // Through pinned memory. An upload returns when the host's memory may change; a download when it is there.
   // Each has a stream of its own, so that neither waits for what the other waits for.
-  void upload(const std::byte* from, Memory& to) const;
-  void download(const Memory& from, std::byte* to) const;
+  void upload(const std::byte* from, const MemoryPart& to) const;
+  void download(const MemoryPart& from, std::byte* to) const;
 
   // Whether this GPU can read the other's memory itself; then `from` may be the other's.
   bool can_read(const Device& other) const;
-  void copy(Memory& from, Memory& to) const;
+  void copy(const MemoryPart& from, const MemoryPart& to) const;
 
  private:
   struct Opened;

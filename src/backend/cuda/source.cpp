@@ -79,10 +79,10 @@ class CudaKernel final : public runtime::SourceKernel {
         list[i] = const_cast<std::byte*>(x.number.data());  // it is only read
         continue;
       }
-      if (x.buffer != nullptr) {
+      if (x.array.buffer != nullptr) {
         check_size(i, sizeof(Address));  // of a parameter that is not known to be a pointer
-        memories[i] = &memory_of(*x.buffer, where_);
-        addresses[i] = memories[i]->address();
+        memories[i] = &memory_of(*x.array.buffer, where_);
+        addresses[i] = memories[i]->address() + x.array.offset;
       }
       list[i] = &addresses[i];
     }
@@ -148,8 +148,8 @@ class CudaKernel final : public runtime::SourceKernel {
 
   bool writes(std::size_t i) const { return parameters_[i].is_written || !parameters_[i].kind; }
 
-  // The sizes that the machine code has. Of a parameter whose declaration was not understood they are all that
-  // is known; of all of them, when the declaration has another number (a macro).
+  // The sizes that the machine code has. Of a parameter whose declaration was not understood they are all
+  // that is known; of all of them, when the declaration has another number (a macro).
   void add_sizes(const std::vector<std::size_t>& sizes) {
     const bool are_known =
         std::all_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.kind.has_value(); });
@@ -423,10 +423,10 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
 }
 
 std::shared_ptr<const LibraryCall> source_call(const Device& device, const lower::Step& step) {
-  auto call = runtime::source_call(
-      step, codegen::Dialect::cuda, [&](const runtime::NamedSource& source, const SourceOptions& options) {
-        return build(device, source.text, source.is_portable, options);
-      });
+  auto call = runtime::source_call(step, codegen::Dialect::cuda,
+                                   [&](const runtime::NamedSource& source, const SourceOptions& options) {
+                                     return build(device, source.text, source.is_portable, options);
+                                   });
   if (call == nullptr) return nullptr;
   return std::make_shared<SourceStep>(device, std::move(call));
 }

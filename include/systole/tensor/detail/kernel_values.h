@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -71,23 +72,27 @@ struct KernelValue {
   enum class Kind : std::uint8_t { array, signed_integer, unsigned_integer, floating, local, bytes };
 
   Kind kind = Kind::bytes;
-  std::optional<DType> dtype{};         // none: bytes of a struct
-  int lanes = 1;                        // of bytes that are numbers
-  const DeviceMemory* named = nullptr;  // an array of the program's
-  DeviceMemory* writable = nullptr;     // the same unless it was given as const
-  DeviceMemory kept{};                  // an array without a name
-  std::int64_t signed_integer = 0;      // also the count of local memory
+  std::optional<DType> dtype{};          // none: bytes of a struct
+  int lanes = 1;                         // of bytes that are numbers
+  const DeviceMemory* named = nullptr;   // an array of the program's
+  DeviceMemory* writable = nullptr;      // the same unless it was given as const
+  std::shared_ptr<DeviceMemory> kept{};  // an array without a name
+  std::int64_t signed_integer = 0;       // also the count of local memory
   std::uint64_t unsigned_integer = 0;
   double floating = 0;
   std::vector<std::byte> bytes{};
 
-  const DeviceMemory& memory() const { return named != nullptr ? *named : kept; }
+  const DeviceMemory& memory() const { return named != nullptr ? *named : *kept; }
 
   static KernelValue array(DType dtype, const DeviceMemory* named, DeviceMemory* writable) {
     return {.kind = Kind::array, .dtype = dtype, .named = named, .writable = writable};
   }
+  // What is written to a view is written to its array, so one may be a temporary.
   static KernelValue array(DType dtype, const DeviceMemory& temporary) {
-    return {.kind = Kind::array, .dtype = dtype, .kept = temporary};
+    KernelValue value{
+        .kind = Kind::array, .dtype = dtype, .kept = std::make_shared<DeviceMemory>(temporary.alias())};
+    if (temporary.is_view()) value.writable = value.kept.get();
+    return value;
   }
   static KernelValue local(DType dtype, std::int64_t count) {
     return {.kind = Kind::local, .dtype = dtype, .signed_integer = count};

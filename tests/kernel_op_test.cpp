@@ -304,6 +304,66 @@ void largest(const float* x, float* most, int* at, long long begin, long long en
   EXPECT_TRUE(contains(words, "KernelOp largest") && contains(words, "several results")) << words;
 }
 
+// How many numbers fall into each of four bins. Buffers are used again, so counts would go on.
+KernelOp histogram_op() {
+  return KernelOp(
+      {.name = "histogram",
+       .sources = {.portable = R"(
+S_ENTRY histogram(S_GLOBAL const float* x, S_GLOBAL int* counts, S_GLOBAL float* sums) {
+  if (S_THREAD >= COUNT) return;
+  const int bin = (int)x[S_THREAD] & 3;
+  s_atomic_add(counts + bin, 1);
+  s_atomic_add(sums + bin, x[S_THREAD]);
+})"},
+       .results =
+           [](std::span<const Type>) { return std::vector<Type>{{DType::i32, {4}}, {DType::f32, {4}}}; },
+       .zeroed = true,
+       .launch = [](const KernelTypes& t) { return Launch::over(t.inputs[0].shape.count()); },
+       .defines =
+           [](const KernelTypes& t) {
+             return KernelOp::Defines{{"COUNT", std::to_string(t.inputs[0].shape.count())}};
+           }});
+}
+
+TEST_P(KernelOps, WithZeroedResultsAddToThem) {
+  const KernelOp histogram = histogram_op();
+  Doubles values;
+  for (int i = 0; i < 1000; ++i) values.push_back(i % 7);
+  const Tensor x = on_device(values, {1000});
+  const std::vector<std::int32_t> counts{286, 286, 285, 143};  // of 0 and 4, 1 and 5, 2 and 6, 3
+  const auto both = compile([&](const Tensor& x) {
+    const std::vector<Tensor> all = histogram.call({x});
+    return std::pair{all[0] + 0, all[1] * 1};
+  });
+  const auto one =
+      compile([&](const Tensor& x) { return histogram.call({x})[1]; });  // nobody wants the counts
+  for (int round = 0; round < 4; ++round) {
+    const auto [n, sums] = both(x);
+    EXPECT_EQ(n.to_vector<std::int32_t>(), counts) << round;
+    EXPECT_EQ(sums.to_vector<float>(), (Floats{572, 858, 1138, 429})) << round;
+    EXPECT_EQ(one(x).to_vector<float>()[3], 429) << round;
+    EXPECT_EQ(histogram.call({x})[0].to_vector<std::int32_t>(), counts) << round;
+  }
+  // In a loop, results are rows of a larger array.
+  const auto rows = compile([&](const Tensor& x) {
+                      return histogram.call({x})[0];
+                    }).many(concat({x, x, x}).reshape({3, 1000}));
+  EXPECT_EQ(rows.to_vector<std::int32_t>()[11], 143);
+}
+
+TEST_F(SavedKernelOps, WithZeroedResultsAreSavedSo) {
+  struct Counts {
+    KernelOp histogram = histogram_op();
+    Tensor forward(const Tensor& x) const { return histogram.call({x})[0] + 0; }
+  };
+  const auto file = folder_ / "counts.safetensors";
+  save(file, Counts{}, {{DType::f32, {6}}});
+  const SavedModel m = load(file, {.kernels = true});
+  for (int round = 0; round < 3; ++round)
+    EXPECT_EQ(m(tensor({0.0f, 1.0f, 1.0f, 2.0f, 3.0f, 5.0f})).to_vector<std::int32_t>(),
+              (std::vector<std::int32_t>{1, 3, 1, 1}));
+}
+
 // What a group of a GPU shares is no matter of the source in C.
 TEST_F(SavedKernelOps, SharedMemoryOfOtherSourcesDoesNotKeepAProcessorFromRunning) {
   const KernelOp plus(

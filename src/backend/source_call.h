@@ -23,6 +23,7 @@ struct SourceCall {
   std::shared_ptr<const SourceKernel> kernel;
   Launch launch;
   std::vector<Slot> slots;  // by argument
+  bool zeroes = false;      // the results, before the kernel runs
 };
 
 // Null unless the step is a kernel_call with source in the dialect; one with neither source nor body graph

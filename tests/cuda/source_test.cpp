@@ -585,6 +585,26 @@ __global__ void twice(const float* x, float* y) {
   EXPECT_TRUE(contains(words, "no source in this device's language and no body graph")) << words;
 }
 
+TEST_F(CudaSource, ZeroedResultsAreSoInEveryLaunchOfAGraph) {
+  const KernelOp total({.name = "total",
+                        .sources = {.cuda = "__global__ void total(const float* x, float* y) {"
+                                            " atomicAdd(y, x[threadIdx.x]); }"},
+                        .results = {{DType::f32, {1}}},
+                        .zeroed = true,
+                        .launch = Launch{.grid = {1}, .block = {4}}});
+  fake().set_kernel(2, [](FakeLaunch& launch) {
+    const float* const x = launch.read(0, 4);
+    float* const y = launch.write(1, 1);
+    for (int i = 0; i < 4; ++i) y[0] += x[i];
+  });
+  const auto f = compile([&](const Tensor& x) { return total(x); });
+  const DeviceArray<float> x = array({1, 2, 3, 4});
+  fake().clear_log();
+  for (int round = 0; round < 4; ++round) EXPECT_EQ(f(x.tensor()).item<float>(), 10) << round;
+  EXPECT_GE(fake().count("cuGraphLaunch"), 2);
+  EXPECT_LE(fake().count("cuMemsetD8Async"), 3);  // captured with the kernel
+}
+
 TEST_F(CudaSource, AModuleGoesWhenItsKernelsDo) {
   fake().clear_log();
   SourceFunction scale;

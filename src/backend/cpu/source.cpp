@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -343,6 +344,7 @@ void run(const runtime::SourceCall& call, std::span<std::byte* const> inputs,
       unwanted.push_back(std::make_unique<std::byte[]>(slot.bytes));
       argument.memory = unwanted.back().get();
     }
+    if (call.zeroes && slot.is_result && slot.bytes > 0) std::memset(argument.memory, 0, slot.bytes);
   }
   call.kernel->launch(call.launch, arguments);
 }

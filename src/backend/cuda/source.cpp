@@ -398,6 +398,8 @@ class SourceStep final : public LibraryCall {
                          ? unwanted_[i]->address()
                          : (slot.is_result ? outputs : inputs)[static_cast<std::size_t>(slot.position)];
       list[i] = &addresses[i];
+      if (call_->zeroes && slot.is_result && slot.bytes > 0)
+        check(driver().cuMemsetD8Async(addresses[i], 0, slot.bytes, stream), "cuMemsetD8Async");
     }
     kernel_.put(call_->launch, stream, list.data());
   }

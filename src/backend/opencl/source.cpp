@@ -327,6 +327,7 @@ void run(const Device& device, const runtime::SourceCall& call, std::span<const 
   if (call.launch.grid.x == 0) return;
   std::vector<SourceArgument> arguments(call.kernel->parameters().size());
   std::vector<Memory> own(call.slots.size());
+  const std::byte zero{0};
   const auto place = [&](const runtime::SourceCall::Slot& slot) {
     return (slot.is_result ? outputs : inputs)[static_cast<std::size_t>(slot.position)];
   };
@@ -336,6 +337,8 @@ void run(const Device& device, const runtime::SourceCall& call, std::span<const 
     if (!is_whole) own[i] = device.allocate(static_cast<std::int64_t>(slot.bytes));
     if (!is_whole && !slot.is_result) device.copy(place(slot), {own[i].get(), 0}, slot.bytes);
     arguments[i].memory = is_whole ? place(slot).memory : own[i].get();
+    if (call.zeroes && slot.is_result)
+      device.fill({static_cast<cl_mem>(arguments[i].memory), 0}, {&zero, 1}, slot.bytes);
   }
   if (arguments.size() > call.slots.size()) arguments.back().local_bytes = call.launch.shared_bytes;
   call.kernel->launch(call.launch, arguments);

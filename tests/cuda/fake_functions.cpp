@@ -132,16 +132,6 @@ struct FakeFunctions {
     *context = current;
     return kSuccess;
   }
-  static Status cuCtxSynchronize() {
-    const Lock lock(mutex);
-    if (const Status s = in_context("cuCtxSynchronize")) return s;
-    for (const Stream stream : fake().streams_) {
-      if (stream->capture != nullptr) return kCaptureUnsupported;
-      if (stream->gpu == current->gpu) merge(fake().host_, stream->clock);
-    }
-    return kSuccess;
-  }
-
   static Status in_context(const char* name, Stream stream = nullptr, std::size_t bytes = 0,
                            bool destroys = false) {
     if (const Status s = fake().begin(name, stream, bytes, destroys)) return s;

@@ -228,15 +228,25 @@ void Device::join(Stream stream) const {
     if (other != stream) Moment(*this, other).make_wait(stream);
 }
 
+// To be waited for one by one. The whole context may not be while another thread captures a graph: the driver
+// refuses it, and the graph is lost. Captures have streams of their own, which are not among these.
+std::vector<Stream> Device::all_streams() const {
+  std::vector<Stream> all{opened().upload_stream.get(), opened().download_stream.get()};
+  const std::lock_guard lock(mutex_);
+  all.insert(all.end(), made_.begin(), made_.end());
+  return all;
+}
+
 void Device::synchronize() const {
   activate();
-  // Not the whole context: that is refused while another thread captures a graph.
-  std::vector<Stream> all{opened().upload_stream.get(), opened().download_stream.get()};
-  {
-    const std::lock_guard lock(mutex_);
-    all.insert(all.end(), made_.begin(), made_.end());
-  }
-  for (const Stream stream : all) check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+  for (const Stream stream : all_streams())
+    check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
+void Device::settle_all() const noexcept {
+  if (!try_activate()) return;
+  for (const Stream stream : all_streams())
+    if (!is_lost()) succeeded(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
 int Device::attribute(int which) const {
@@ -272,7 +282,7 @@ Address Device::allocate(const Memory& owner, Stream stream) const {
   Address address = 0;
   Status status = driver().cuMemAllocAsync(&address, bytes, stream);
   if (status == kErrorOutOfMemory) {  // what was freed on other streams may be on its way
-    succeeded(driver().cuCtxSynchronize(), "cuCtxSynchronize");
+    settle_all();
     succeeded(driver().cuMemPoolTrimTo(opened().pool, 0), "cuMemPoolTrimTo");
     if (is_lost()) throw lost_error();
     status = driver().cuMemAllocAsync(&address, bytes, stream);

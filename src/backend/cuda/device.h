@@ -54,6 +54,7 @@ class Device {
   void join(Stream stream) const;
   void synchronize() const;                   // waits for all of it
   void settle(Stream stream) const noexcept;  // waits for all work on it, whatever became of it
+  void settle_all() const noexcept;           // on every stream
 
   // Throws kOutOfMemory with the bytes wanted and free, and the largest arrays there are.
   Address allocate(const Memory& owner, Stream stream) const;
@@ -73,6 +74,7 @@ class Device {
  private:
   struct Opened;
   const Opened& opened() const;
+  std::vector<Stream> all_streams() const;
   std::string out_of_memory(const Memory& wanted) const;
 
   const int ordinal_;

@@ -92,7 +92,6 @@ enum DriverStatus : Status {
   X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (int))                                  \
   X(cuCtxSetCurrent, cuCtxSetCurrent, (Context))                                                     \
   X(cuCtxGetCurrent, cuCtxGetCurrent, (Context*))                                                    \
-  X(cuCtxSynchronize, cuCtxSynchronize, ())                                                          \
   X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (MemoryPool*, int))                        \
   X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, (MemoryPool, int, void*))                          \
   X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, (MemoryPool, int, void*))                          \

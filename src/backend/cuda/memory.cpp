@@ -48,7 +48,7 @@ Memory::~Memory() {
   if (device_.try_activate()) try {
       before_writing(last);
     } catch (const Error&) {  // what cannot be put in order is waited for
-      if (!device_.is_lost()) succeeded(driver().cuCtxSynchronize(), "cuCtxSynchronize");
+      device_.settle_all();
     }
   device_.free(*this, last);
 }

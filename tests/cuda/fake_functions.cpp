@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "backend/cuda/cubin.h"
@@ -13,7 +15,16 @@ using namespace fakes;
 
 // The functions of the table, each under the lock.
 struct FakeFunctions {
-  using Lock = std::lock_guard<std::recursive_mutex>;
+  class Lock {
+   public:
+    explicit Lock(std::recursive_mutex& of) : lock_((hesitate(), of)) {}
+
+   private:
+    static void hesitate() {
+      if (is_hesitant) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    const std::lock_guard<std::recursive_mutex> lock_;
+  };
   static FakeDriver& fake() { return *the_fake; }
 
   // A call that no test needs.

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <thread>
 
 #include "backend/cuda/cubin.h"
 #include "fake_check.h"
@@ -438,6 +439,35 @@ TEST_F(CudaSource, VariablesOfAModuleAreSetAndRead) {
   taps.copy_from({0, 0, 0, 0});
   scale({.block = {4}, .stream = one})(x, a, 1, 4);
   EXPECT_GT(fake().count("cuStreamWaitEvent"), 3);
+}
+
+// A copy that came between a launch's question what it waits for and its answer when it is done would be
+// ordered with neither.
+TEST_F(CudaSource, VariablesAreInOrderWithLaunchesOfOtherThreads) {
+  const SourceModule module("cuda:0", kScale);
+  fake().set_kernel(4, [](FakeLaunch& launch) {
+    const float* const taps = launch.read_variable("taps", 4);
+    float* const y = launch.write(1, 4);
+    for (int i = 0; i < 4; ++i) y[i] = taps[i];
+  });
+  constexpr int kRounds = 100;
+  const DeviceArray<float> x = array({1, 1, 1, 1});
+  FakeDriver::set_hesitant(true);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      const Stream stream("cuda:0");
+      DeviceArray<float> y("cuda:0", {4});
+      for (int i = 0; i < kRounds; ++i)
+        module.function("scale")({.block = {4}, .stream = stream})(x, y, 1, 4);
+      const Floats seen = y.to_host();
+      EXPECT_EQ(seen, Floats(4, seen[0]));  // of one copy
+    });
+  auto taps = module.constant<float>("taps");
+  for (int i = 0; i < kRounds; ++i) taps.copy_from(Floats(4, static_cast<float>(i)));
+  EXPECT_EQ(taps.to_host()[3], kRounds - 1);
+  for (std::thread& thread : threads) thread.join();
+  FakeDriver::set_hesitant(false);
 }
 
 TEST_F(CudaSource, LaunchesOnStreamsWaitForWhatUsedTheirArrays) {

@@ -232,7 +232,7 @@ class SYSTOLE_API ModuleMemory {
 
 // A variable of a module that kernels see by its name: `__constant__ float taps[7];` or
 // `__device__ float total;`. Copies happen in the order of the calls, with launches of the module's kernels
-// on any stream. It may outlive its module.
+// on any stream and of any thread. It may outlive its module.
 template <class T>
 class ModuleArray : public detail::ModuleMemory {
   static_assert(std::is_trivially_copyable_v<T>, "the elements of a variable are numbers or plain structs");

@@ -86,6 +86,7 @@ class CudaKernel final : public runtime::SourceKernel {
       }
       list[i] = &addresses[i];
     }
+    const std::unique_lock lock = loaded_->in_order();
     for (std::size_t i = 0; i < memories.size(); ++i)
       if (memories[i] != nullptr) {
         if (writes(i))
@@ -197,8 +198,14 @@ class CudaGlobal final : public runtime::SourceGlobal {
       : loaded_(std::move(loaded)), index_(index), dtype_(dtype) {}
   std::size_t bytes() const override { return static_cast<std::size_t>(memory().bytes()); }
   std::optional<DType> dtype() const override { return dtype_; }
-  void write(std::span<const std::byte> from) override { loaded_->device().upload(from.data(), memory()); }
-  void read(std::span<std::byte> to) const override { loaded_->device().download(memory(), to.data()); }
+  void write(std::span<const std::byte> from) override {
+    const std::unique_lock lock = loaded_->in_order();
+    loaded_->device().upload(from.data(), memory());
+  }
+  void read(std::span<std::byte> to) const override {
+    const std::unique_lock lock = loaded_->in_order();
+    loaded_->device().download(memory(), to.data());
+  }
 
  private:
   Memory& memory() const { return loaded_->variable(index_); }

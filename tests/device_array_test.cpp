@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "error_check.h"
@@ -129,6 +132,131 @@ TEST_P(Kernels, ADiscardedArrayTakesNoCopyOfWhatOthersSee) {
   module().function("fill")({.block = {2}})(a, 6, 2);
   EXPECT_EQ(a.to_host(), (Floats{6, 6}));
   EXPECT_EQ(b.to_host(), (Floats{3, 4}));
+}
+
+// Of 64 rows of 4 floats: from a place where every device lets an object begin, and from one where not.
+TEST_P(Kernels, AViewIsAPartOfItsArraysMemory) {
+  const auto fill = module().function("fill"), scale = module().function("scale");
+  for (const int row : {32, 3}) {
+    Floats wanted(256, 1);
+    DeviceArray<float> a(device(), wanted, {64, 4});
+    const Tensor before = a.tensor();
+    auto part = a.view(row, row + 2);
+    EXPECT_TRUE(part.is_view());
+    EXPECT_EQ(part.shape(), (Shape{2, 4}));
+    fill({.block = {8}})(part, 7, 8);
+    const auto at = static_cast<std::ptrdiff_t>(4 * row);
+    std::fill_n(wanted.begin() + at, 8, 7.0f);
+    EXPECT_EQ(a.to_host(), wanted) << row;
+    EXPECT_EQ(before.to_vector<float>(), Floats(256, 1));  // no Tensor changes
+    EXPECT_EQ(part.to_host(), Floats(8, 7));
+    EXPECT_EQ(part.tensor().to_vector<float>(), Floats(8, 7));
+    EXPECT_EQ(part.literal().to_doubles()[7], 7);
+
+    scale({.block = {8}})(part, a.view(0, 2), 2, 8);  // a temporary that is written to
+    std::fill_n(wanted.begin(), 8, 14.0f);
+    scale({.block = {8}})(part, part, 3, 8);
+    std::fill_n(wanted.begin() + at, 8, 21.0f);
+    part.view(1, 2).copy_from(Floats{1, 2, 3, 4});  // a view of a view
+    for (std::ptrdiff_t i = 0; i < 4; ++i) wanted[static_cast<std::size_t>(at + 4 + i)] = 1.0f + i;
+    EXPECT_EQ(a.to_host(), wanted) << row;
+    a.view(row + 1, row + 3).copy_from(part);  // they overlap
+    for (std::ptrdiff_t i = 7; i >= 0; --i)
+      wanted[static_cast<std::size_t>(at + 4 + i)] = wanted[static_cast<std::size_t>(at + i)];
+    EXPECT_EQ(a.to_host(), wanted) << row;
+    HostArray<float> host(device(), Floats(8, 5));
+    part.copy_from_async(host);
+    std::fill_n(wanted.begin() + at, 8, 5.0f);
+    part.view(0, 1).fill(6);
+    std::fill_n(wanted.begin() + at, 4, 6.0f);
+    part.copy_to_async(host);
+    EXPECT_EQ(host[3] * 10 + host[4], 65);
+    EXPECT_EQ(a.to_host(), wanted) << row;
+
+    DeviceArray<float> copy = part;  // a value, like any copy
+    EXPECT_FALSE(copy.is_view());
+    fill({.block = {8}})(copy, 9, 8);
+    EXPECT_EQ(copy.to_host(), Floats(8, 9));
+    const DeviceArray<float>& constant = a;
+    auto seen = constant.view(row, row + 1);
+    fill({.block = {4}})(seen, 9, 4);
+    EXPECT_EQ(seen.to_host(), Floats(4, 9));
+    EXPECT_EQ(a.to_host(), wanted) << row;
+    a.free();
+    EXPECT_EQ(part.to_host()[0], 6);  // it keeps the memory
+  }
+}
+
+TEST_P(Kernels, ViewsHaveTheRowsThereAre) {
+  DeviceArray<float> a(device(), {4, 2});
+  EXPECT_EQ(a.view(2, 2).to_host(), Floats{});
+  EXPECT_EQ(a.view(0, 4).shape(), (Shape{4, 2}));
+  EXPECT_EQ(a.view(2, 2).tensor().shape(), (Shape{0, 2}));
+  for (const auto& [begin, end] : {std::pair{-1, 2}, {3, 2}, {0, 5}}) {
+    const std::string words = error_of(ErrorKind::kInvalidArgument, [&] { a.view(begin, end); });
+    EXPECT_TRUE(contains(words, "0 … 4")) << words;
+  }
+  error_of(ErrorKind::kInvalidArgument, [] { DeviceArray<float>(device(), {}).view(0, 1); });
+  error_of(ErrorKind::kInvalidArgument, [] { DeviceArray<float>().view(0, 1); });
+  error_of(ErrorKind::kUnsupported, [] { DeviceArray<float>("reference", {2}).view(0, 1); });
+  const DeviceArray<float> constant(device(), {4});
+  error_of(ErrorKind::kInvalidArgument,
+           [&] { module().function("fill")({.block = {2}})(constant.view(0, 2), 1, 2); });
+}
+
+TEST_P(Kernels, ArraysAreFilledWithAValue) {
+  const auto check = [&]<class T>(T value) {
+    DeviceArray<T> a(device(), {1001});
+    const Tensor before = a.tensor();
+    a.fill(value);
+    EXPECT_EQ(a.to_host(), std::vector<T>(1001, value));
+    EXPECT_EQ(before.to_vector<T>()[1000], T{});
+    const Stream stream(device());
+    a.view(1, 1000).fill(T{}, stream);
+    std::vector<T> wanted(1001, T{});
+    wanted.front() = wanted.back() = value;
+    EXPECT_EQ(a.to_host(), wanted);
+  };
+  check.operator()<float>(1.5f);
+  check.operator()<double>(-2.25);
+  check.operator()<std::int64_t>(0x0123456789abcdef);
+  check.operator()<std::uint8_t>(200);
+  check.operator()<std::int16_t>(-300);
+  check.operator()<bool>(true);
+  DeviceArray<float> none(device(), {0}), elsewhere("reference", {2});
+  none.fill(1);
+  elsewhere.fill(3);
+  EXPECT_EQ(elsewhere.to_host(), (Floats{3, 3}));
+}
+
+// A table of rows, and a struct with an address.
+TEST_P(Kernels, AddressesStandInTablesAndStructs) {
+  DeviceArray<float> a = array({1, 2, 3}), b = array({10, 20, 30});
+  if (device() == "opencl:0") {
+    const std::string words = error_of(ErrorKind::kUnsupported, [&] { a.address(); });
+    EXPECT_TRUE(contains(words, "opencl:0") && contains(words, "as an argument")) << words;
+    return;
+  }
+  EXPECT_EQ(a.address(), address(a));
+  EXPECT_EQ(a.view(1, 3).address(), address(a) + sizeof(float));
+  const DeviceArray<float> copy = a;
+  EXPECT_EQ(copy.address(), address(a));
+  EXPECT_NE(a.address(), copy.address());  // it is to be written to: memory of its own
+  const SourceModule module(device(), {.portable = R"(
+typedef struct { S_GLOBAL float* y; int n; } target;
+S_ENTRY sums(S_GLOBAL const float* const* rows, target t) {
+  if (S_THREAD < t.n) t.y[S_THREAD] = rows[0][S_THREAD] + rows[1][S_THREAD];
+})"});
+  struct Target {
+    std::uint64_t y;
+    int n;
+  };
+  DeviceArray<float> y(device(), {3});
+  const DeviceArray<std::uint64_t> rows(device(), std::vector<std::uint64_t>{a.address(), b.address()});
+  module.function<void(const std::uint64_t*, Target)>("sums")(Launch::over(3))(rows, Target{y.address(), 3});
+  synchronize(device());
+  EXPECT_EQ(y.to_host(), (Floats{11, 22, 33}));
+  error_of(ErrorKind::kUnsupported, [] { DeviceArray<float>("reference", {2}).address(); });
 }
 
 TEST_P(Kernels, BracesOfAnArrayAreItsShape) {

@@ -82,6 +82,23 @@ Tensor slope = compile(grad(loss))(t);                        // one program; on
   EXPECT_EQ(slope.to_vector<float>()[2], 0);
 }
 
+TEST_P(Kernels, OfTheDocumentationAreCompared) {
+  const std::string device = Kernels::device();
+// docs: begin
+const KernelOp cube({.name = "cube", .sources = {.portable = R"(
+  S_ENTRY cube(S_GLOBAL const real* x, S_GLOBAL real* y) {
+    if (S_THREAD < S_COUNT) y[S_THREAD] = x[S_THREAD] * x[S_THREAD] * x[S_THREAD];
+  })"},
+  .defines = [](const KernelTypes& t) {
+    return KernelOp::Defines{{"real", t.inputs[0].dtype == DType::f64 ? "double" : "float"}};
+  },
+  .backward = [](const KernelOp::Backward& b) { return 3 * square(b.inputs[0]) * b.gradients[0]; }});
+Tensor small = tensor({0.5, -1.0, 2.0}, DType::f64).to(device);
+gradcheck(cube, small);                                       // throws, with the worst, when they differ
+// docs: end
+  EXPECT_EQ(cube(small).to_vector<double>()[2], 8);
+}
+
 ir::Value cubes(ir::Graph& graph, ir::Value x, const ir::KernelAttrs& cube, const ir::KernelAttrs& cube_grad) {
   const Type type = x.type();
 // docs: begin

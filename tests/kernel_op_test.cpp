@@ -1,14 +1,14 @@
 // Kernels as ops on Tensors: on every device that takes sources, their results, derivatives, training with
-// them, compiled functions and saved models. Gradients are compared with differences.
+// them, compiled functions and saved models.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "error_check.h"
@@ -37,7 +37,10 @@ KernelSources swish_grad_sources(const std::string& type) {
 })"};
 }
 KernelOp swish_op(const std::string& type = "float") {
-  const KernelOp back({.name = "swish_grad", .sources = swish_grad_sources(type)});
+  // A source may have more kernels than the one that is asked for.
+  const KernelOp back(
+      {.name = "swish_grad",
+       .sources = {.portable = swish_sources(type).portable + swish_grad_sources(type).portable}});
   return KernelOp(
       {.name = "swish", .sources = swish_sources(type), .backward = [back](const KernelOp::Backward& b) {
          return back(b.inputs[0], b.gradients[0]);
@@ -66,33 +69,22 @@ TEST_P(KernelOps, AreOpsOnTensorsOfAnyShape) {
   EXPECT_EQ(swish.name(), "swish");
 }
 
-// The gradient of a function of several Tensors against differences of fourth order, in double.
-void check_gradient(const std::function<Tensor(std::span<const Tensor>)>& f, std::vector<Tensor> at) {
-  const double h = 1e-3;
-  for (std::size_t k = 0; k < at.size(); ++k) {
-    const auto of_one = [&](const Tensor& x) {
-      std::vector<Tensor> all = at;
-      all[k] = x;
-      return f(all);
-    };
-    const Doubles slope = grad(of_one)(at[k]).to_vector<double>();
-    const Doubles here = at[k].to_vector<double>();
-    for (std::size_t i = 0; i < here.size(); ++i) {
-      const auto moved = [&](double step) {
-        Doubles there = here;
-        there[i] += step;
-        return of_one(tensor(there).reshape(at[k].shape()).to(at[k].device().to_string())).item<double>();
-      };
-      const double wanted = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
-      EXPECT_NEAR(slope[i], wanted, 1e-8 * std::max(1.0, std::abs(wanted))) << "input " << k << ", " << i;
-    }
-  }
-}
-
 TEST_P(KernelOps, HaveTheGradientOfTheirBackward) {
   const KernelOp swish = swish_op("double");
   const Tensor x = on_device({-2, -0.5, 0.1, 0.7, 1.3, 3}, {2, 3}, DType::f64);
-  check_gradient([&](std::span<const Tensor> in) { return sum(square(swish(in[0])) * in[0]); }, {x});
+  gradcheck(swish, x);
+  gradcheck([&](const Tensor& x) { return sum(square(swish(x)) * x); }, x);
+}
+
+TEST_P(KernelOps, WithAWrongWayBackAreFoundByDifferences) {
+  const KernelOp wrong({.name = "swish",
+                        .sources = swish_sources("double"),
+                        .backward = [](const KernelOp::Backward& b) { return b.gradients[0] * 0.5; }});
+  const Tensor x = on_device({0, 0, 3, 0}, {2, 2}, DType::f64);  // the slope is 0.5 at 0
+  const std::string words = error_of(ErrorKind::kInvalidArgument, [&] { gradcheck(wrong, x); });
+  EXPECT_TRUE(contains(words, "argument 0, element [1, 0], of result 0, element [1, 0]") &&
+              contains(words, "expected 1.0881041") && contains(words, "got 0.5"))
+      << words;
 }
 
 // z = a·b + c with c broadcast by the kernel itself; the way back by a kernel with three results.
@@ -114,7 +106,8 @@ S_ENTRY product(S_GLOBAL const double* a, S_GLOBAL const double* b, S_GLOBAL dou
                           .backward = back});
   const Tensor a = on_device({1, -2, 0.5}, {3}, DType::f64), b = on_device({3, 0.25, -1}, {3}, DType::f64);
   EXPECT_EQ(product(a, b).to_vector<double>(), (Doubles{3, -0.5, -0.5}));
-  check_gradient([&](std::span<const Tensor> in) { return sum(exp(product(in[0], in[1]))); }, {a, b});
+  gradcheck(product, std::tuple(a, b));
+  gradcheck([&](const Tensor& a, const Tensor& b) { return sum(exp(product(a, b))); }, std::tuple(a, b));
 }
 
 TEST_P(KernelOps, HaveSecondDerivativesWhereTheWayBackHasThem) {
@@ -301,6 +294,66 @@ void largest(const float* x, float* most, int* at, long long begin, long long en
   EXPECT_TRUE(contains(words, "KernelOp largest") && contains(words, "several results")) << words;
 }
 
+// How many numbers fall into each of four bins. Buffers are used again, so counts would go on.
+KernelOp histogram_op() {
+  return KernelOp(
+      {.name = "histogram",
+       .sources = {.portable = R"(
+S_ENTRY histogram(S_GLOBAL const float* x, S_GLOBAL int* counts, S_GLOBAL float* sums) {
+  if (S_THREAD >= COUNT) return;
+  const int bin = (int)x[S_THREAD] & 3;
+  s_atomic_add(counts + bin, 1);
+  s_atomic_add(sums + bin, x[S_THREAD]);
+})"},
+       .results =
+           [](std::span<const Type>) { return std::vector<Type>{{DType::i32, {4}}, {DType::f32, {4}}}; },
+       .zeroed = true,
+       .launch = [](const KernelTypes& t) { return Launch::over(t.inputs[0].shape.count()); },
+       .defines =
+           [](const KernelTypes& t) {
+             return KernelOp::Defines{{"COUNT", std::to_string(t.inputs[0].shape.count())}};
+           }});
+}
+
+TEST_P(KernelOps, WithZeroedResultsAddToThem) {
+  const KernelOp histogram = histogram_op();
+  Doubles values;
+  for (int i = 0; i < 1000; ++i) values.push_back(i % 7);
+  const Tensor x = on_device(values, {1000});
+  const std::vector<std::int32_t> counts{286, 286, 285, 143};  // of 0 and 4, 1 and 5, 2 and 6, 3
+  const auto both = compile([&](const Tensor& x) {
+    const std::vector<Tensor> all = histogram.call({x});
+    return std::pair{all[0] + 0, all[1] * 1};
+  });
+  const auto one =
+      compile([&](const Tensor& x) { return histogram.call({x})[1]; });  // nobody wants the counts
+  for (int round = 0; round < 4; ++round) {
+    const auto [n, sums] = both(x);
+    EXPECT_EQ(n.to_vector<std::int32_t>(), counts) << round;
+    EXPECT_EQ(sums.to_vector<float>(), (Floats{572, 858, 1138, 429})) << round;
+    EXPECT_EQ(one(x).to_vector<float>()[3], 429) << round;
+    EXPECT_EQ(histogram.call({x})[0].to_vector<std::int32_t>(), counts) << round;
+  }
+  // In a loop, results are rows of a larger array.
+  const auto rows = compile([&](const Tensor& x) {
+                      return histogram.call({x})[0];
+                    }).many(concat({x, x, x}).reshape({3, 1000}));
+  EXPECT_EQ(rows.to_vector<std::int32_t>()[11], 143);
+}
+
+TEST_F(SavedKernelOps, WithZeroedResultsAreSavedSo) {
+  struct Counts {
+    KernelOp histogram = histogram_op();
+    Tensor forward(const Tensor& x) const { return histogram.call({x})[0] + 0; }
+  };
+  const auto file = folder_ / "counts.safetensors";
+  save(file, Counts{}, {{DType::f32, {6}}});
+  const SavedModel m = load(file, {.kernels = true});
+  for (int round = 0; round < 3; ++round)
+    EXPECT_EQ(m(tensor({0.0f, 1.0f, 1.0f, 2.0f, 3.0f, 5.0f})).to_vector<std::int32_t>(),
+              (std::vector<std::int32_t>{1, 3, 1, 1}));
+}
+
 // What a group of a GPU shares is no matter of the source in C.
 TEST_F(SavedKernelOps, SharedMemoryOfOtherSourcesDoesNotKeepAProcessorFromRunning) {
   const KernelOp plus(
@@ -331,7 +384,11 @@ TEST_P(KernelOps, SayWhatIsWrongWithThem) {
        .sources = {.portable =
                        "S_ENTRY f(S_GLOBAL const float* x, S_GLOBAL float* y) {\n  y[0] = nothing;\n}"},
        .defines = {{"A", "1"}, {"B", "2"}}});
-  EXPECT_TRUE(contains(line, "line 2: the compiler refuses it: y[0] = nothing;")) << line;
+  EXPECT_TRUE(contains(line, "kernel_call f: kernel source on " + device() +
+                                 ", line 2: the compiler refuses it: y[0] = nothing;"))
+      << line;
+  const std::string absent = refused(ErrorKind::kNotFound, {.name = "g", .sources = swish_sources("float")});
+  EXPECT_TRUE(contains(absent, "kernel_call g") && contains(absent, "no such kernel")) << absent;
   const std::string count =
       refused(ErrorKind::kInvalidArgument,
               {.name = "f", .sources = {.portable = "S_ENTRY f(S_GLOBAL const float* x) {}"}});

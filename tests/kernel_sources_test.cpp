@@ -353,6 +353,7 @@ __kernel void turn(__global const float* x, __global float* y, __local float* pa
 }
 __kernel __attribute__((reqd_work_group_size(4, 1, 1))) void four(__global float* y) { y[get_global_id(0)] = 4; }
 __kernel void lanes(__global float4* y, float4 v) { y[get_global_id(0)] = v; }
+__kernel void three(__global float* y, float3 v) { vstore3(v, 0, y); }
 )";
 
 TEST_P(OpenClKernels, LocalMemoryIsAnArgumentOrTheLaunchs) {
@@ -403,6 +404,17 @@ TEST_P(OpenClKernels, VectorsAreNumbersOfSeveralLanes) {
   EXPECT_EQ(y.to_host(), (Floats{1, 2, 3, 4, 1, 2, 3, 4}));
   error_of(ErrorKind::kInvalidArgument, [&] { lanes({.block = {1}})(y, std::array<float, 2>{1, 2}); });
   error_of(ErrorKind::kInvalidArgument, [&] { lanes({.block = {1}})(y, 1.0f); });
+  const std::string other =
+      error_of(ErrorKind::kDType, [&] { lanes({.block = {1}})(y, std::array<int, 4>{1, 2, 3, 4}); });
+  EXPECT_TRUE(contains(other, "argument 1 (float4 v)") && contains(other, "f32×4") &&
+              contains(other, "i32×4"))
+      << other;
+  const SourceModule module(device(), kLocal);
+  error_of(ErrorKind::kDType, [&] { module.function<void(float*, std::array<int, 4>)>("lanes"); });
+  module.function<void(float*, std::array<float, 4>)>("lanes");
+  const auto three = module.function<void(float*, std::array<float, 3>)>("three");
+  three({.block = {1}})(y, {7, 8, 9});  // it is as large as a float4
+  EXPECT_EQ(y.to_host(), (Floats{7, 8, 9, 4, 1, 2, 3, 4}));
 }
 
 TEST_P(OpenClKernels, FlagsAndWarningsAreTheDrivers) {
@@ -445,6 +457,16 @@ void g(void) {}
   EXPECT_TRUE(all[1].is_plain);
   EXPECT_EQ(runtime::source_signatures("void f(const float x[]) {}")[0].parameters[0].type, "const float*");
   EXPECT_FALSE(runtime::source_signatures("void f(float x[4]) {}")[0].is_plain);
+  const runtime::SourceSignature odd =
+      runtime::source_signatures("void f(int n, void (*g)(int, int), pair<int, 4> p, float* const* t) {}")[0];
+  ASSERT_EQ(odd.parameters.size(), 4u);
+  EXPECT_FALSE(odd.is_plain);
+  EXPECT_EQ(odd.parameters[0].dtype, DType::i32);
+  EXPECT_FALSE(odd.parameters[1].kind);
+  EXPECT_FALSE(odd.parameters[2].kind);
+  EXPECT_EQ(odd.parameters[3].to_string(), "float* const* t");
+  EXPECT_EQ(odd.parameters[3].dtype, DType::u64);
+  EXPECT_FALSE(odd.parameters[3].is_written);
   const runtime::Typedefs defines =
       runtime::source_defines("#define real float\n#define f(x) x\n#define N 3");
   EXPECT_EQ(defines.at("real"), "float");

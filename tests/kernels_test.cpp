@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -113,6 +114,31 @@ TEST_P(Kernels, NumbersAreConvertedWhenTheyFit) {
   const std::string words =
       error_of(ErrorKind::kInvalidArgument, [&] { fill({.block = {1}})(y, 16777217, 3); });
   EXPECT_TRUE(contains(words, "float value")) << words;  // no float has this value
+}
+
+TEST_P(Kernels, NumbersOutsideTheParametersRangeAreRefused) {
+  const SourceModule& module = Kernels::module();
+  DeviceArray<float> y = array({1, 2});
+  const auto fill = module.function<void(float*, float, int)>("fill");
+  const std::string large = error_of(ErrorKind::kInvalidArgument, [&] { fill({.block = {2}})(y, 1e300, 2); });
+  EXPECT_TRUE(contains(large, "argument 1 (float value): the number does not fit") &&
+              contains(large, "expected a number of f32, got 1e+300"))
+      << large;
+  error_of(ErrorKind::kInvalidArgument, [&] { module.function("fill")({.block = {2}})(y, -1e39, 2); });
+  EXPECT_EQ(y.to_host(), (Floats{1, 2}));
+  fill({.block = {2}})(y, 0.1, 2);  // rounded
+  EXPECT_EQ(y.to_host()[0], 0.1f);
+  fill({.block = {2}})(y, std::numeric_limits<double>::infinity(), 2);
+  EXPECT_EQ(y.to_host()[1], std::numeric_limits<float>::infinity());
+  const auto mixed = module.function<void(float*, std::uint8_t, std::int64_t, unsigned)>("mixed");
+  const std::string small =
+      error_of(ErrorKind::kInvalidArgument, [&] { mixed({.block = {1}})(y, 300, 0, 0); });
+  EXPECT_TRUE(contains(small, "argument 1 (s_u8 a)") && contains(small, "expected a number of u8, got 300"))
+      << small;
+  const std::string negative =
+      error_of(ErrorKind::kInvalidArgument, [&] { mixed({.block = {1}})(y, 0, 0, -1); });
+  EXPECT_TRUE(contains(negative, "argument 3") && contains(negative, "expected a number of u32, got -1"))
+      << negative;
 }
 
 TEST_P(Kernels, ArraysAndNumbersAreNotMixedUp) {

@@ -7,6 +7,7 @@
 #include "systole/tensor/control.h"
 #include "systole/tensor/creation.h"
 #include "systole/tensor/dlpack.h"
+#include "systole/tensor/gradcheck.h"
 #include "systole/tensor/linalg.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/mesh.h"

@@ -31,8 +31,7 @@ Size3 size_of_list(const Ints& sizes) {
 }
 
 // How many threads have work, if the source says so: #define S_ITEMS 100.
-std::int64_t items_of(std::string_view source) {
-  const Typedefs defines = source_defines(source);
+std::int64_t items_of(const Typedefs& defines) {
   const auto found = defines.find("S_ITEMS");
   if (found == defines.end()) return 0;
   std::int64_t items = 0;
@@ -41,7 +40,7 @@ std::int64_t items_of(std::string_view source) {
 }
 
 // Of grid and block, what is not said is such that there is a thread for each element of result 0.
-Launch launch_of(const ir::KernelAttrs& attrs, std::string_view source) {
+Launch launch_of(const ir::KernelAttrs& attrs, const Typedefs& defines) {
   constexpr std::int64_t kBlock = 256;
   const std::int64_t count = attrs.results[0].shape.count();
   const auto share = [&](const Size3& of) {
@@ -54,7 +53,7 @@ Launch launch_of(const ir::KernelAttrs& attrs, std::string_view source) {
                 .block = attrs.block.empty() ? Size3(kBlock) : size_of_list(attrs.block),
                 .shared_bytes = static_cast<std::size_t>(attrs.shared_bytes)};
   if (!attrs.grid.empty() && !attrs.block.empty()) {
-    launch.items = items_of(source);
+    launch.items = items_of(defines);
     return launch;
   }
   if (attrs.grid.empty())
@@ -116,9 +115,17 @@ std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::
   }
   auto call = std::make_shared<SourceCall>();
   const std::string& source = source_of(attrs, dialect);
-  call->kernel = build({source, attrs.name, is_portable_text(source)},
-                       {.defines = {{"S_COUNT", std::to_string(attrs.results[0].shape.count())}}});
-  call->launch = launch_of(attrs, source);
+  const SourceOptions options{.defines = {{"S_COUNT", std::to_string(attrs.results[0].shape.count())}}};
+  try {
+    const std::shared_ptr<const SourceProgram> program =
+        build({source, attrs.name, is_portable_text(source)}, options);
+    call->kernel = kernel_named("its source", *program, attrs.name);
+  } catch (const Error& error) {
+    throw error.within(where);
+  }
+  const Typedefs defines = source_defines(source);
+  call->launch = launch_of(attrs, defines);
+  call->zeroes = defines.contains("S_ZEROED");
   if (dialect == codegen::Dialect::c) call->launch.shared_bytes = 0;  // the other sources' memory
   check_launch(where, call->launch);
   for (const ir::ValueId v : node.operands) {

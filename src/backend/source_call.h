@@ -23,18 +23,19 @@ struct SourceCall {
   std::shared_ptr<const SourceKernel> kernel;
   Launch launch;
   std::vector<Slot> slots;  // by argument
+  bool zeroes = false;      // the results, before the kernel runs
 };
 
 // Null unless the step is a kernel_call with source in the dialect; one with neither source nor body graph
-// throws kUnsupported. `build` gives the kernel by a source that knows the number of elements of result 0 as
-// S_COUNT. Throws kInvalidArgument or kDType when its parameters are not the node's operands, const, and
-// results.
+// throws kUnsupported. `build` compiles a source that knows the number of elements of result 0 as S_COUNT;
+// what it throws names the call. Throws kInvalidArgument or kDType when the kernel's parameters are not the
+// node's operands, const, and results.
 struct NamedSource {
   const std::string &text, &name;
   bool is_portable;  // by its words
 };
 using SourceBuild =
-    std::function<std::shared_ptr<const SourceKernel>(const NamedSource&, const SourceOptions&)>;
+    std::function<std::shared_ptr<const SourceProgram>(const NamedSource&, const SourceOptions&)>;
 std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::Dialect dialect,
                                               const SourceBuild& build);
 

@@ -5,6 +5,7 @@
 // device are the backend's to check.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,7 +26,7 @@ namespace systole::runtime {
 
 struct SourceParameter {
   enum class Kind { array, number, local };
-  std::optional<Kind> kind;  // none: the driver does not say
+  std::optional<Kind> kind;  // none: the driver does not say, or its declaration is not understood
   std::string name;
   std::string type;            // as written: "const float*"
   std::optional<DType> dtype;  // of the number or the array's elements; none: a type of the program's own
@@ -82,9 +83,15 @@ class SourceGlobal {
   virtual void read(std::span<std::byte> to) const = 0;
 };
 
+// Some of a buffer's bytes, or all of them.
+struct BufferPart {
+  const Buffer* buffer = nullptr;
+  std::size_t offset = 0, bytes = 0;
+};
+
 // One of these, as the parameter's kind wants it; all empty is an array without elements.
 struct SourceArgument {
-  const Buffer* buffer = nullptr;
+  BufferPart array{};
   void* memory = nullptr;  // of an array without a buffer, as the backend names it
   std::span<const std::byte> number;
   std::size_t local_bytes = 0;
@@ -116,12 +123,16 @@ class SourceBackend {
   virtual codegen::Dialect dialect() const = 0;
   virtual std::shared_ptr<const SourceProgram> build_source(const std::string& source, bool is_portable,
                                                             const SourceOptions& options, int ordinal) = 0;
-  // Memory, for use in the order of the calls. Sizes are those of the buffers.
+  // Memory, for use in the order of the calls. Sizes are those of the parts.
   virtual BufferRef make_buffer(const Type& type, int ordinal, bool is_zero) = 0;  // else undefined values
-  virtual void write(Buffer& to, std::span<const std::byte> from) = 0;
-  virtual void read(const Buffer& from, std::span<std::byte> to) = 0;
-  virtual void copy(const Buffer& from, Buffer& to) = 0;  // on one device
+  virtual void write(const BufferPart& to, std::span<const std::byte> from) = 0;
+  virtual void read(const BufferPart& from, std::span<std::byte> to) = 0;
+  virtual void copy(const BufferPart& from,
+                    const BufferPart& to) = 0;  // on one device, without a byte of both
+  virtual void fill(const BufferPart& to, std::span<const std::byte> element, const WorkQueue* queue) = 0;
   virtual void synchronize(int ordinal) = 0;
+  // Where its memory is for kernels, when all work with it is done. Throws kUnsupported, which it does here.
+  virtual std::uint64_t address(const Buffer& buffer);
   // How many references to a buffer are of those that never look at its values.
   virtual long idle_references(const Buffer& /*buffer*/) const { return 0; }
 
@@ -130,8 +141,8 @@ class SourceBackend {
   virtual std::shared_ptr<const WorkMark> mark(const WorkQueue* queue, int ordinal);
   virtual void default_waits(const WorkMark& mark, int ordinal);  // the default queue
   virtual std::shared_ptr<HostMemory> make_host_memory(std::size_t bytes, const DeviceName& device);
-  virtual void begin_write(Buffer& to, HostMemory& from, const WorkQueue* queue);
-  virtual void begin_read(const Buffer& from, HostMemory& to, const WorkQueue* queue);
+  virtual void begin_write(const BufferPart& to, HostMemory& from, const WorkQueue* queue);
+  virtual void begin_read(const BufferPart& from, HostMemory& to, const WorkQueue* queue);
 
   virtual void add_properties(DeviceProperties& /*known*/, int /*ordinal*/) {}
   virtual MemoryInfo memory(int /*ordinal*/) { return {}; }

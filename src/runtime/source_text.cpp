@@ -39,22 +39,25 @@ bool is_qualifier(std::string_view word) {
   return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
 }
 
-// The parameter that the tokens declare; false when its form is not known.
+// The parameter that the tokens declare; without a kind, and false, when its form is not known.
 bool read_parameter(const std::vector<SourceToken>& tokens, std::size_t begin, std::size_t end,
                     const Typedefs& typedefs, SourceParameter& parameter) {
-  std::string words;
+  std::string words, all;
   int pointers = 0;
+  for (std::size_t i = begin; i < end; ++i) all += fmt::format("{}{}", i > begin ? " " : "", tokens[i].text);
   if (end - begin >= 4 && tokens[end - 1].text == "]" && tokens[end - 2].text == "[") {  // float x[]
     end -= 2;
     pointers = 1;
   }
-  bool is_const = false, is_plain = end - begin >= 2;
+  bool is_const = false, is_table_const = false, is_plain = end - begin >= 2;
   for (std::size_t i = begin; i + 1 < end; ++i) {
     const std::string_view word = tokens[i].text;
     if (word == "*") {
       ++pointers;
     } else if (word == "const" && (pointers == 0 || tokens[end].text == "[")) {
       is_const = true;
+    } else if (word == "const") {
+      is_table_const = pointers == 1;
     } else if (!is_word(word[0])) {
       is_plain = false;
     } else if (!is_qualifier(word)) {
@@ -63,17 +66,23 @@ bool read_parameter(const std::vector<SourceToken>& tokens, std::size_t begin, s
     }
   }
   const std::string_view name = begin < end ? tokens[end - 1].text : std::string_view();
-  is_plain = is_plain && !name.empty() && is_word(name[0]) && pointers <= 1 && !words.empty();
+  is_plain = is_plain && !name.empty() && is_word(name[0]) && pointers <= 2 && !words.empty();
+  if (!is_plain) {
+    parameter.type = all;
+    return false;
+  }
   parameter.name = name;
   parameter.kind = pointers > 0 ? SourceParameter::Kind::array : SourceParameter::Kind::number;
-  parameter.type =
-      fmt::format("{}{}{}", is_const && pointers > 0 ? "const " : "", words, pointers > 0 ? "*" : "");
-  parameter.is_written = pointers > 0 && !is_const;
-  if (const std::optional<NumberType> type = number_type(words, typedefs)) {
+  parameter.type = fmt::format("{}{}{}{}", is_const && pointers > 0 ? "const " : "", words,
+                               pointers > 0 ? "*" : "", pointers > 1 ? is_table_const ? " const*" : "*" : "");
+  parameter.is_written = pointers > 0 && !(pointers > 1 ? is_table_const : is_const);
+  if (pointers > 1) {
+    parameter.dtype = DType::u64;  // a table of addresses
+  } else if (const std::optional<NumberType> type = number_type(words, typedefs)) {
     parameter.dtype = type->dtype;
     parameter.lanes = type->lanes;
   }
-  return is_plain;
+  return true;
 }
 
 }  // namespace
@@ -156,17 +165,18 @@ std::optional<NumberType> number_type(std::string_view words, const Typedefs& ty
       lanes = n;
     }
   static const std::map<std::string, DType, std::less<>> kNumbers = {
-      {"char", DType::i8},       {"uchar", DType::u8},     {"short", DType::i16},
-      {"ushort", DType::u16},    {"int", DType::i32},      {"uint", DType::u32},
-      {"long", DType::i64},      {"ulong", DType::u64},    {"float", DType::f32},
-      {"double", DType::f64},    {"half", DType::f16},     {"bool", DType::boolean},
-      {"_Bool", DType::boolean}, {"s_i8", DType::i8},      {"s_i16", DType::i16},
-      {"s_i32", DType::i32},     {"s_i64", DType::i64},    {"s_u8", DType::u8},
-      {"s_u16", DType::u16},     {"s_u32", DType::u32},    {"s_u64", DType::u64},
-      {"s_bool", DType::u8},     {"int8_t", DType::i8},    {"int16_t", DType::i16},
-      {"int32_t", DType::i32},   {"int64_t", DType::i64},  {"uint8_t", DType::u8},
-      {"uint16_t", DType::u16},  {"uint32_t", DType::u32}, {"uint64_t", DType::u64},
-      {"size_t", DType::u64},    {"__half", DType::f16},   {"__nv_bfloat16", DType::bf16}};
+      {"char", DType::i8},      {"uchar", DType::u8},          {"short", DType::i16},
+      {"ushort", DType::u16},   {"int", DType::i32},           {"uint", DType::u32},
+      {"long", DType::i64},     {"ulong", DType::u64},         {"float", DType::f32},
+      {"longlong", DType::i64}, {"ulonglong", DType::u64},     {"double", DType::f64},
+      {"half", DType::f16},     {"bool", DType::boolean},      {"_Bool", DType::boolean},
+      {"s_i8", DType::i8},      {"s_i16", DType::i16},         {"s_i32", DType::i32},
+      {"s_i64", DType::i64},    {"s_u8", DType::u8},           {"s_u16", DType::u16},
+      {"s_u32", DType::u32},    {"s_u64", DType::u64},         {"s_bool", DType::u8},
+      {"int8_t", DType::i8},    {"int16_t", DType::i16},       {"int32_t", DType::i32},
+      {"int64_t", DType::i64},  {"uint8_t", DType::u8},        {"uint16_t", DType::u16},
+      {"uint32_t", DType::u32}, {"uint64_t", DType::u64},      {"size_t", DType::u64},
+      {"__half", DType::f16},   {"__nv_bfloat16", DType::bf16}};
   if (const auto known = kNumbers.find(scalar); known != kNumbers.end())
     return NumberType{known->second, lanes};
   // C's own spellings, in any order: "unsigned", "long long int", "short unsigned".
@@ -228,10 +238,13 @@ std::vector<SourceSignature> source_signatures(std::string_view source) {
     // A list in parentheses; a function's definition when a body follows.
     std::size_t close = i + 1;
     std::vector<std::size_t> commas;
+    int angles = 0;  // of template arguments, whose commas are their own
     for (int nested = 1; close < tokens.size(); ++close) {
       if (tokens[close].text == "(") ++nested;
       if (tokens[close].text == ")" && --nested == 0) break;
-      if (tokens[close].text == "," && nested == 1) commas.push_back(close);
+      if (tokens[close].text == "<") ++angles;
+      if (tokens[close].text == ">") --angles;
+      if (tokens[close].text == "," && nested == 1 && angles == 0) commas.push_back(close);
     }
     if (close + 1 >= tokens.size()) break;
     if (tokens[close + 1].text != "{" || before.empty()) {

@@ -44,7 +44,7 @@ struct SourceSignature {
   std::vector<SourceParameter> parameters;
   std::size_t begin;     // where the first of these words is, or the name
   std::size_t end;       // of the parameter list: where its ')' is
-  bool is_plain = true;  // every parameter is a number or a pointer to numbers, with a name
+  bool is_plain = true;  // every parameter has a kind: a number, or a pointer to numbers, with a name
   std::string scope{};   // the namespaces it is in: "filters::"
 };
 std::vector<SourceSignature> source_signatures(std::string_view source);

@@ -1,5 +1,7 @@
 #include "systole/runtime/stream.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -150,12 +152,18 @@ std::shared_ptr<HostMemory> SourceBackend::make_host_memory(std::size_t bytes, c
   return plain_host_memory(bytes, device);
 }
 
-void SourceBackend::begin_write(Buffer& to, HostMemory& from, const WorkQueue*) {
+std::uint64_t SourceBackend::address(const Buffer& buffer) {
+  throw Error(ErrorKind::kUnsupported, fmt::format("DeviceArray on {}", buffer.device().to_string()),
+              "memory of this device has no address that a kernel could use",
+              "the array itself as an argument of the kernel");
+}
+
+void SourceBackend::begin_write(const BufferPart& to, HostMemory& from, const WorkQueue*) {
   from.wait();  // it may be another device's, which still copies
   write(to, {from.data(), from.size()});
 }
 
-void SourceBackend::begin_read(const Buffer& from, HostMemory& to, const WorkQueue*) {
+void SourceBackend::begin_read(const BufferPart& from, HostMemory& to, const WorkQueue*) {
   to.wait();
   read(from, {to.data(), to.size()});
 }

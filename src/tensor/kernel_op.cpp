@@ -107,6 +107,7 @@ ir::KernelAttrs KernelOp::State::attrs_of(const KernelTypes& types) const {
     attrs.shared_bytes = static_cast<std::int64_t>(launch.shared_bytes);
     if (launch.items > 0) defines.emplace_back("S_ITEMS", std::to_string(launch.items));
   }
+  if (options.zeroed) defines.emplace_back("S_ZEROED", "1");
   std::string head;
   for (const auto& [word, value] : defines) head += fmt::format("#define {} {}\n", word, value);
   if (!head.empty()) head += fmt::format("#line 1 \"{}\"\n", runtime::source_name({}));

@@ -26,20 +26,22 @@ using runtime::SourceParameter;
 using Kind = KernelValue::Kind;
 using ParameterKind = SourceParameter::Kind;
 
-std::string in_words(Kind kind, std::optional<DType> dtype) {
-  const std::string_view type = dtype ? name(*dtype) : "";
+std::string lanes_of(DType dtype, int lanes) {
+  return lanes > 1 ? fmt::format("{}×{}", name(dtype), lanes) : std::string(name(dtype));
+}
+
+std::string in_words(Kind kind, std::optional<DType> dtype, int lanes = 1) {
+  const std::string type = dtype ? lanes_of(*dtype, lanes) : std::string();
   switch (kind) {
     case Kind::array: return fmt::format("an array of {}", type);
     case Kind::local: return fmt::format("local memory of {}", type);
-    case Kind::bytes: return "a struct";
+    case Kind::bytes: return dtype ? fmt::format("numbers of {}", type) : "a struct";
     default: return fmt::format("a number of {}", type);
   }
 }
 
 std::string in_words(const SourceParameter& p) {
-  const std::string type =
-      p.dtype ? fmt::format("{}{}", name(*p.dtype), p.lanes > 1 ? fmt::format("×{}", p.lanes) : "")
-              : fmt::format("type {}", p.type);
+  const std::string type = p.dtype ? lanes_of(*p.dtype, p.lanes) : fmt::format("type {}", p.type);
   if (!p.kind) return "what the driver does not say";
   switch (*p.kind) {
     case ParameterKind::array: return fmt::format("an array of {}", type);
@@ -104,10 +106,21 @@ void check_kind(const Place& at, Kind kind, std::optional<DType> dtype) {
               in_words(kind, dtype));
 }
 
-void check_bytes(const Place& at, std::size_t got) {
-  if (at.parameter.bytes != 0 && at.parameter.bytes != got)
-    at.refuse(ErrorKind::kInvalidArgument, "its size is another", fmt::format("{} bytes", at.parameter.bytes),
-              fmt::format("{} bytes", got));
+// A struct by its size; numbers for a vector by their type and count too. A vector of three may be as large
+// as one of four: then `is_padded`.
+void check_bytes(const Place& at, std::size_t got, std::optional<DType> dtype, int lanes,
+                 bool* is_padded = nullptr) {
+  const SourceParameter& p = at.parameter;
+  if (p.dtype && p.lanes > 1 && dtype && !p.takes(*dtype))
+    at.refuse(ErrorKind::kDType, "its numbers are of another type", in_words(p),
+              in_words(Kind::bytes, dtype, lanes));
+  if (p.bytes == 0 || p.bytes == got) return;
+  const bool is_short = p.dtype && dtype && p.lanes == 3 && lanes == 3;
+  if (is_padded != nullptr) *is_padded = is_short;
+  if (!is_short)
+    at.refuse(ErrorKind::kInvalidArgument, "its size is another",
+              fmt::format("{} bytes, {}", p.bytes, in_words(p)),
+              fmt::format("{} bytes, {}", got, in_words(Kind::bytes, dtype, lanes)));
 }
 
 // A C++ type for a number: the kernel's own, since nothing is converted later.
@@ -118,16 +131,22 @@ void check_declared(const Place& at, const DeclaredParameter& declared) {
   if (is_number && at.parameter.dtype && !at.parameter.takes(*declared.dtype))
     at.refuse(ErrorKind::kDType, "its type is another", in_words(at.parameter),
               in_words(declared.kind, declared.dtype));
-  if (declared.kind == Kind::bytes) check_bytes(at, declared.bytes);
+  if (declared.kind == Kind::bytes) check_bytes(at, declared.bytes, declared.dtype, declared.lanes);
   if (declared.kind == Kind::array && declared.is_const && at.parameter.is_written)
     at.refuse(ErrorKind::kInvalidArgument, "it is declared const and the kernel may write to it",
               "const in the kernel, or an array that is not const", "a const array");
 }
 
-// The bytes of a number in a parameter's type.
+// The bytes of a number in a parameter's type, or of three in the room of four.
 class Number {
  public:
   std::span<const std::byte> bytes() const { return {bytes_, size_}; }
+
+  std::span<const std::byte> padded(std::span<const std::byte> from, std::size_t size) {
+    size_ = std::min(size, sizeof bytes_);
+    std::memcpy(bytes_, from.data(), std::min(from.size(), size_));
+    return bytes();
+  }
 
   void set(const Place& at, const KernelValue& x) {
     const DType to = at.parameter.dtype.value_or(*x.dtype);  // when the driver does not say: as it is
@@ -149,8 +168,13 @@ class Number {
     if constexpr (std::is_integral_v<T>)
       at.refuse(ErrorKind::kDType, "a float is not taken for an integer", in_words(at.parameter),
                 fmt::format("{}", x));
-    else
-      return static_cast<T>(x);
+    else {
+      const T value = static_cast<T>(x);  // rounded, as in C++
+      if (std::isfinite(x) && !std::isfinite(static_cast<double>(value)))
+        at.refuse(ErrorKind::kInvalidArgument, "the number does not fit", in_words(at.parameter),
+                  fmt::format("{}", x));
+      return value;
+    }
   }
   template <class T, class Integer>
   static T of_integer(const Place& at, Integer x) {
@@ -176,9 +200,20 @@ class Number {
     return rounded < kEnd && rounded >= -kEnd && static_cast<Integer>(rounded) == x;
   }
 
-  std::byte bytes_[8];
+  std::byte bytes_[32]{};
   std::size_t size_ = 0;
 };
+
+// Vectors are read whole, from where they may lie.
+void check_alignment(const Place& at, std::size_t offset) {
+  const SourceParameter& p = at.parameter;
+  if (!p.dtype || p.lanes == 1 || p.lanes == 3) return;
+  constexpr std::size_t kMost = 16;
+  const std::size_t wanted = std::min(size_of(*p.dtype) * static_cast<std::size_t>(p.lanes), kMost);
+  if (offset % wanted != 0)
+    at.refuse(ErrorKind::kInvalidArgument, "the view begins where no such vector may lie",
+              fmt::format("a multiple of {} bytes", wanted), fmt::format("byte {}", offset));
+}
 
 void check_array(const Place& at, const KernelValue& x, const DeviceName& device) {
   const detail::DeviceMemory& memory = x.memory();
@@ -281,17 +316,22 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
     const Place at{where, i, parameters[i]};
     check_kind(at, x.kind, x.dtype);
     switch (x.kind) {
-      case Kind::array: check_array(at, x, state_->device); break;
+      case Kind::array:
+        check_array(at, x, state_->device);
+        check_alignment(at, x.memory().part().offset);
+        break;
       case Kind::local:
         if (x.signed_integer < 1)
           at.refuse(ErrorKind::kInvalidArgument, "no such size", "1 element or more",
                     std::to_string(x.signed_integer));
         given[i].local_bytes = static_cast<std::size_t>(x.signed_integer) * size_of(*x.dtype);
         break;
-      case Kind::bytes:
-        check_bytes(at, x.bytes.size());
-        given[i].number = x.bytes;
+      case Kind::bytes: {
+        bool is_padded = false;
+        check_bytes(at, x.bytes.size(), x.dtype, x.lanes, &is_padded);
+        given[i].number = is_padded ? numbers[i].padded(x.bytes, parameters[i].bytes) : x.bytes;
         break;
+      }
       default: numbers[i].set(at, x); given[i].number = numbers[i].bytes();
     }
   }
@@ -305,8 +345,7 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
         written != nullptr && (parameters[i].is_written || !parameters[i].kind))
       written->make_exclusive();
   for (std::size_t i = 0; i < arguments.size(); ++i)
-    if (const KernelValue& x = arguments[i].value_; x.kind == Kind::array)
-      given[i].buffer = x.memory().buffer_.get();
+    if (const KernelValue& x = arguments[i].value_; x.kind == Kind::array) given[i].array = x.memory().part();
   state_->kernel->launch(launch, given);
 }
 

@@ -332,7 +332,7 @@ TEST_F(Cupti, NothingWaitsForAStep) {
   EXPECT_EQ(fake.count("cuStreamSynchronize"), 0);
   EXPECT_EQ(fake.count("cuGraphLaunch"), 2);
   Timeline::stop();
-  EXPECT_EQ(fake.count("cuCtxSynchronize"), 1);  // the last records must be whole
+  EXPECT_GT(fake.count("cuStreamSynchronize"), 2);  // the last records must be whole
 }
 
 TEST_F(Cupti, WorkOfOneStreamThatOverlapsHasFurtherRows) {

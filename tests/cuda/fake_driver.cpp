@@ -32,6 +32,8 @@ FakeDriver::~FakeDriver() {
   the_fake = nullptr;
 }
 
+void FakeDriver::set_hesitant(bool hesitant) { is_hesitant = hesitant; }
+
 void FakeDriver::set_kernel(std::size_t parameters, std::function<void(FakeLaunch&)> work) {
   const std::lock_guard lock(mutex);
   parameters_ = parameters;
@@ -164,15 +166,21 @@ bool FakeDriver::touch(Address address, std::size_t bytes, Stream stream, bool w
 }
 
 const float* FakeLaunch::read(std::size_t parameter, std::size_t count) {
-  return memory(parameter, count, false);
+  return memory(parameters_.at(parameter), count, false);
 }
 
-float* FakeLaunch::write(std::size_t parameter, std::size_t count) { return memory(parameter, count, true); }
+float* FakeLaunch::write(std::size_t parameter, std::size_t count) {
+  return memory(parameters_.at(parameter), count, true);
+}
 
-float* FakeLaunch::memory(std::size_t parameter, std::size_t count, bool writes) {
-  if (!the_fake->touch(parameters_.at(parameter), count * sizeof(float), stream_, writes))
+const float* FakeLaunch::read_variable(std::string_view symbol, std::size_t count) {
+  return memory(reinterpret_cast<Address>(the_fake->variable(symbol)), count, false);
+}
+
+float* FakeLaunch::memory(Address address, std::size_t count, bool writes) {
+  if (!the_fake->touch(address, count * sizeof(float), stream_, writes))
     throw std::runtime_error("a kernel has memory that is not allocated");
-  return reinterpret_cast<float*>(parameters_[parameter]);
+  return reinterpret_cast<float*>(address);
 }
 
 }  // namespace systole::cuda

@@ -52,12 +52,13 @@ class FakeLaunch {
   }
   const float* read(std::size_t parameter, std::size_t count);
   float* write(std::size_t parameter, std::size_t count);
+  const float* read_variable(std::string_view symbol, std::size_t count);
 
  private:
   friend struct FakeFunctions;
   FakeLaunch(std::string kernel, const Sizes& sizes, std::vector<Address> parameters, Stream stream)
       : kernel_(std::move(kernel)), sizes_(sizes), parameters_(std::move(parameters)), stream_(stream) {}
-  float* memory(std::size_t parameter, std::size_t count, bool writes);
+  float* memory(Address address, std::size_t count, bool writes);
 
   const std::string kernel_;
   const Sizes sizes_;
@@ -75,6 +76,9 @@ class FakeDriver {
   int version = 13000;
   Status init_status = kSuccess;
   const Driver& table() const { return table_; }
+
+  // Whether a call takes a moment before it does anything, in which other threads' calls may come.
+  static void set_hesitant(bool hesitant);
 
   // What kernels do: the first `parameters` are looked at.
   void set_kernel(std::size_t parameters, std::function<void(FakeLaunch&)> work);

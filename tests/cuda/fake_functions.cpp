@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "backend/cuda/cubin.h"
@@ -13,7 +15,16 @@ using namespace fakes;
 
 // The functions of the table, each under the lock.
 struct FakeFunctions {
-  using Lock = std::lock_guard<std::recursive_mutex>;
+  class Lock {
+   public:
+    explicit Lock(std::recursive_mutex& of) : lock_((hesitate(), of)) {}
+
+   private:
+    static void hesitate() {
+      if (is_hesitant) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    const std::lock_guard<std::recursive_mutex> lock_;
+  };
   static FakeDriver& fake() { return *the_fake; }
 
   // A call that no test needs.
@@ -132,16 +143,6 @@ struct FakeFunctions {
     *context = current;
     return kSuccess;
   }
-  static Status cuCtxSynchronize() {
-    const Lock lock(mutex);
-    if (const Status s = in_context("cuCtxSynchronize")) return s;
-    for (const Stream stream : fake().streams_) {
-      if (stream->capture != nullptr) return kCaptureUnsupported;
-      if (stream->gpu == current->gpu) merge(fake().host_, stream->clock);
-    }
-    return kSuccess;
-  }
-
   static Status in_context(const char* name, Stream stream = nullptr, std::size_t bytes = 0,
                            bool destroys = false) {
     if (const Status s = fake().begin(name, stream, bytes, destroys)) return s;
@@ -280,6 +281,31 @@ struct FakeFunctions {
     return fake().put(stream, [=](Stream s) {
       if (fake().touch(to, bytes, s, true)) std::memset(pointer(to), value, bytes);
     });
+  }
+
+  template <class T>
+  static Status set_all(const char* name, Address to, std::size_t pitch, T value, std::size_t count,
+                        Stream stream) {
+    const std::size_t bytes = count == 0 ? 0 : (count - 1) * pitch + sizeof value;
+    if (const Status s = in_context(name, stream, bytes)) return s;
+    return fake().put(stream, [=](Stream s) {
+      if (!fake().touch(to, bytes, s, true)) return;
+      for (std::size_t i = 0; i < count; ++i) std::memcpy(pointer(to + i * pitch), &value, sizeof value);
+    });
+  }
+  static Status cuMemsetD16Async(Address to, unsigned short value, std::size_t count, Stream stream) {
+    const Lock lock(mutex);
+    return set_all("cuMemsetD16Async", to, sizeof value, value, count, stream);
+  }
+  static Status cuMemsetD32Async(Address to, unsigned value, std::size_t count, Stream stream) {
+    const Lock lock(mutex);
+    return set_all("cuMemsetD32Async", to, sizeof value, value, count, stream);
+  }
+  static Status cuMemsetD2D32Async(Address to, std::size_t pitch, unsigned value, std::size_t width,
+                                   std::size_t height, Stream stream) {
+    const Lock lock(mutex);
+    if (width != 1) return kNotSupported;
+    return set_all("cuMemsetD2D32Async", to, pitch, value, height, stream);
   }
 
   static Status cuStreamCreate(Stream* stream, unsigned) {

@@ -3,6 +3,7 @@
 // What the fake driver's handles stand for, and what its class and its functions share.
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -85,6 +86,7 @@ inline constexpr Status kInvalidValue = 1, kInvalidDevice = 101, kInvalidContext
 
 inline FakeDriver* the_fake = nullptr;
 inline std::recursive_mutex mutex;
+inline std::atomic<bool> is_hesitant = false;
 inline thread_local Context current = nullptr;
 
 inline void merge(std::map<int, std::uint64_t>& into, const std::map<int, std::uint64_t>& other) {

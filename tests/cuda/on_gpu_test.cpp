@@ -145,8 +145,7 @@ class Stopwatch {
     return status;
   }
   std::vector<Interval> read(const std::vector<Pair>& pairs) const {
-    device_of(0).activate();
-    check(real->cuCtxSynchronize(), "cuCtxSynchronize");
+    device_of(0).synchronize();
     std::vector<Interval> intervals;
     for (const Pair& pair : pairs) {
       Interval& interval = intervals.emplace_back(Interval{pair.stream});

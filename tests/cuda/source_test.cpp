@@ -2,10 +2,14 @@
 // written here. Orders between streams are the driver's to watch.
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <numeric>
+#include <thread>
 
 #include "backend/cuda/cubin.h"
 #include "fake_check.h"
@@ -134,6 +138,65 @@ extern "C" __global__ void none() {})");
     EXPECT_TRUE(contains(words, "12 bytes") && contains(words, "8 bytes")) << words;
     error_of(ErrorKind::kInvalidArgument, [&] { f({.block = {1}})(y); });
   }
+}
+
+TEST_F(CudaSource, OneParameterThatIsNotUnderstoodLeavesTheOthersChecked) {
+  struct Pair {
+    float a;
+    int b;
+  };
+  const SourceModule module("cuda:0", R"(
+template <class A, class B> struct Pair { A a; B b; };
+__global__ void f(const float* x, float (*rows)[4], Pair<float, int> p, int n) { rows[0][0] = x[n] + p.a; }
+extern "C" __global__ void g(const float* x, float (*rows)[4], Pair<float, int> p, int n) {
+  rows[0][0] = x[n] + p.a;
+}
+__global__ void h(const float* const* rows, float** results, int n) { results[0][n] = rows[0][n]; })");
+  DeviceArray<float> x = array({1}), rows("cuda:0", {1, 4});
+  auto wide = DeviceArray<double>::of("cuda:0", {1});
+  fake().set_kernel(4, [](FakeLaunch&) {});
+  for (const char* const name : {"f", "g"}) {
+    const auto f = module.function(name);
+    ASSERT_EQ(f.parameters().size(), 4u) << name;
+    EXPECT_EQ(f.parameters()[3].name, "n");
+    f({.block = {1}})(x, rows, Pair{1, 2}, 0);
+    std::string words = error_of(ErrorKind::kDType, [&] { f({.block = {1}})(wide, rows, Pair{1, 2}, 0); });
+    EXPECT_TRUE(contains(words, "argument 0 (const float* x)")) << words;
+    words = error_of(ErrorKind::kDType, [&] { f({.block = {1}})(x, rows, Pair{1, 2}, 0.5); });
+    EXPECT_TRUE(contains(words, "argument 3 (int n)")) << words;
+    words = error_of(ErrorKind::kInvalidArgument, [&] { f({.block = {1}})(x, rows, 1.0f, 0); });
+    EXPECT_TRUE(contains(words, "argument 2") && contains(words, "8 bytes")) << words;
+  }
+  // Pointers to pointers are tables of addresses.
+  const auto h = module.function<void(const std::uint64_t*, std::uint64_t*, int)>("h");
+  EXPECT_EQ(h.untyped().parameters()[0].type, "const float* const*");
+  const std::string words =
+      error_of(ErrorKind::kDType, [&] { module.function("h")({.block = {1}})(x, x, 0); });
+  EXPECT_TRUE(contains(words, "argument 0 (const float* const* rows)") && contains(words, "u64")) << words;
+}
+
+TEST_F(CudaSource, VectorsAreArraysOfTheirNumbers) {
+  const SourceModule module("cuda:0", R"(
+__global__ void f(float* y, float4 a, uchar4 b) { y[0] = a.x + b.x; }
+__global__ void g(float* y, float3 a, longlong2 b) { y[0] = a.x + b.x; })");
+  DeviceArray<float> y("cuda:0", {1});
+  fake().set_kernel(2, [](FakeLaunch&) {});
+  using Four = std::array<float, 4>;
+  using Bytes = std::array<std::uint8_t, 4>;
+  module.function("f")({.block = {1}})(y, Four{1, 2, 3, 4}, Bytes{1, 2, 3, 4});
+  module.function<void(float*, Four, Bytes)>("f");
+  module.function<void(float*, std::array<float, 3>, std::array<std::int64_t, 2>)>("g");
+  std::string words =
+      error_of(ErrorKind::kDType, [&] { module.function<void(float*, std::array<int, 4>, Bytes)>("f"); });
+  EXPECT_TRUE(contains(words, "argument 1 (float4 a)") && contains(words, "f32×4") &&
+              contains(words, "i32×4"))
+      << words;
+  words = error_of(ErrorKind::kDType,
+                   [&] { module.function("f")({.block = {1}})(y, Four{}, std::array<float, 1>{}); });
+  EXPECT_TRUE(contains(words, "argument 2 (uchar4 b)")) << words;
+  words = error_of(ErrorKind::kInvalidArgument,
+                   [&] { module.function<void(float*, Four, std::array<std::int64_t, 2>)>("g"); });
+  EXPECT_TRUE(contains(words, "12 bytes") && contains(words, "16 bytes")) << words;
 }
 
 TEST_F(CudaSource, HeadersAreTheToolkitsWhereThereIsOne) {
@@ -378,6 +441,35 @@ TEST_F(CudaSource, VariablesOfAModuleAreSetAndRead) {
   EXPECT_GT(fake().count("cuStreamWaitEvent"), 3);
 }
 
+// A copy that came between a launch's question what it waits for and its answer when it is done would be
+// ordered with neither.
+TEST_F(CudaSource, VariablesAreInOrderWithLaunchesOfOtherThreads) {
+  const SourceModule module("cuda:0", kScale);
+  fake().set_kernel(4, [](FakeLaunch& launch) {
+    const float* const taps = launch.read_variable("taps", 4);
+    float* const y = launch.write(1, 4);
+    for (int i = 0; i < 4; ++i) y[i] = taps[i];
+  });
+  constexpr int kRounds = 100;
+  const DeviceArray<float> x = array({1, 1, 1, 1});
+  FakeDriver::set_hesitant(true);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      const Stream stream("cuda:0");
+      DeviceArray<float> y("cuda:0", {4});
+      for (int i = 0; i < kRounds; ++i)
+        module.function("scale")({.block = {4}, .stream = stream})(x, y, 1, 4);
+      const Floats seen = y.to_host();
+      EXPECT_EQ(seen, Floats(4, seen[0]));  // of one copy
+    });
+  auto taps = module.constant<float>("taps");
+  for (int i = 0; i < kRounds; ++i) taps.copy_from(Floats(4, static_cast<float>(i)));
+  EXPECT_EQ(taps.to_host()[3], kRounds - 1);
+  for (std::thread& thread : threads) thread.join();
+  FakeDriver::set_hesitant(false);
+}
+
 TEST_F(CudaSource, LaunchesOnStreamsWaitForWhatUsedTheirArrays) {
   const SourceModule module("cuda:0", kPlainScale);
   const auto scale = module.function<void(const float*, float*, float, int)>("scale");
@@ -405,6 +497,37 @@ TEST_F(CudaSource, LaunchesOnStreamsWaitForWhatUsedTheirArrays) {
   const std::string words =
       error_of(ErrorKind::kInvalidArgument, [&] { scale(Launch::over(3).on(Stream("cpu")))(a, b, 1, 3); });
   EXPECT_TRUE(contains(words, "kernel scale on cuda:0: the stream is of another device")) << words;
+}
+
+TEST_F(CudaSource, ViewsAreInOrderWithTheirArray) {
+  const SourceModule module("cuda:0", kPlainScale);
+  const auto scale = module.function("scale");
+  const Stream one("cuda:0"), two("cuda:0");
+  DeviceArray<float> a = array({1, 2, 3, 4, 5, 6}), b("cuda:0", {3});
+  for (int round = 0; round < 3; ++round) {
+    scale(Launch::over(3).on(one))(a.view(0, 3), a.view(3, 6), 2, 3);
+    scale(Launch::over(3).on(two))(a.view(3, 6), b, 10, 3);
+    a.view(5, 6).fill(9, one);
+  }
+  EXPECT_EQ(b.to_host(), (Floats{20, 40, 60}));
+  EXPECT_EQ(a.to_host(), (Floats{1, 2, 3, 2, 4, 9}));
+  auto shortlived = std::make_unique<DeviceArray<float>>(array({1, 2, 3, 4}));
+  auto part = shortlived->view(1, 4);
+  shortlived.reset();
+  scale(Launch::over(3).on(two))(part, b, 1, 3);
+  part.free();
+  EXPECT_EQ(b.to_host(), (Floats{2, 3, 4}));
+  DeviceArray<double> wide("cuda:0", {5});
+  wide.view(1, 4).fill(2.5, two);
+  EXPECT_EQ(wide.to_host(), (std::vector<double>{0, 2.5, 2.5, 2.5, 0}));
+  // A float4 lies at multiples of 16 bytes.
+  const SourceModule vectors("cuda:0", "__global__ void f(float4* y) { y[0].x = 1; }");
+  fake().set_kernel(1, [](FakeLaunch&) {});
+  DeviceArray<float> y("cuda:0", {8});
+  vectors.function("f")({.block = {1}})(y.view(4, 8));
+  const std::string words =
+      error_of(ErrorKind::kInvalidArgument, [&] { vectors.function("f")({.block = {1}})(y.view(1, 5)); });
+  EXPECT_TRUE(contains(words, "argument 0 (float4* y)") && contains(words, "16 bytes")) << words;
 }
 
 TEST_F(CudaSource, EventsAreMomentsOfAStream) {
@@ -490,6 +613,26 @@ __global__ void twice(const float* x, float* y) {
   const KernelOp elsewhere({.name = "f", .sources = {.opencl = "__kernel void f() {}"}});
   const std::string words = error_of(ErrorKind::kUnsupported, [&] { elsewhere(x.tensor()).eval(); });
   EXPECT_TRUE(contains(words, "no source in this device's language and no body graph")) << words;
+}
+
+TEST_F(CudaSource, ZeroedResultsAreSoInEveryLaunchOfAGraph) {
+  const KernelOp total({.name = "total",
+                        .sources = {.cuda = "__global__ void total(const float* x, float* y) {"
+                                            " atomicAdd(y, x[threadIdx.x]); }"},
+                        .results = {{DType::f32, {1}}},
+                        .zeroed = true,
+                        .launch = Launch{.grid = {1}, .block = {4}}});
+  fake().set_kernel(2, [](FakeLaunch& launch) {
+    const float* const x = launch.read(0, 4);
+    float* const y = launch.write(1, 1);
+    for (int i = 0; i < 4; ++i) y[0] += x[i];
+  });
+  const auto f = compile([&](const Tensor& x) { return total(x); });
+  const DeviceArray<float> x = array({1, 2, 3, 4});
+  fake().clear_log();
+  for (int round = 0; round < 4; ++round) EXPECT_EQ(f(x.tensor()).item<float>(), 10) << round;
+  EXPECT_GE(fake().count("cuGraphLaunch"), 2);
+  EXPECT_LE(fake().count("cuMemsetD8Async"), 3);  // captured with the kernel
 }
 
 TEST_F(CudaSource, AModuleGoesWhenItsKernelsDo) {

@@ -7,6 +7,10 @@
 //   DeviceArray<float> a("opencl:0", values), c(a.device(), {1024});   // c: 1024 zeros
 //   auto b = DeviceArray<float>::of("opencl:0", {1, 2, 3});
 //   std::vector<float> sums = c.to_host();                             // waits for kernels
+//   auto second = c.view(512, 1024);                                   // a part of c's own memory
+//
+// A view is a part of an array, not a copy of it: what is written to either is seen by both. It keeps the
+// memory alive and belongs to the array's thread. A copy of a view is an array of its own, like any copy.
 
 #include <algorithm>
 #include <concepts>
@@ -35,7 +39,13 @@ namespace systole {
 
 class SourceFunction;
 
+namespace runtime {
+struct BufferPart;
+}  // namespace runtime
+
 namespace detail {
+
+struct KernelValue;
 
 template <class T>
 concept Element = requires { DTypeOf<T>::value; };
@@ -48,18 +58,34 @@ concept HostRange = std::ranges::sized_range<const R> && std::same_as<std::range
 class SYSTOLE_API DeviceMemory {
  public:
   DeviceMemory() = default;
-  bool defined() const { return buffer_ != nullptr; }
-  const Type& type() const { return buffer().type(); }
+  DeviceMemory(const DeviceMemory& other);
+  DeviceMemory& operator=(const DeviceMemory& other);
+  DeviceMemory(DeviceMemory&&) noexcept = default;
+  DeviceMemory& operator=(DeviceMemory&&) noexcept = default;
+  ~DeviceMemory() = default;
+
+  bool defined() const { return storage_ != nullptr; }
+  bool is_view() const { return is_view_ && defined(); }
+  const Type& type() const {
+    buffer();
+    return type_;
+  }
   const Shape& shape() const { return type().shape; }
   std::int64_t size() const { return shape().count(); }  // number of elements
   const DeviceName& device() const { return buffer().device(); }
-  Literal literal() const { return buffer().to_host(); }  // waits for kernels
-  Tensor tensor() const;                                  // the same memory
+  Literal literal() const;  // waits for kernels
+  Tensor tensor() const;    // the same memory; of a part, a copy
   // Leaves undefined values: who writes all of them next needs no copy of those that others look at.
   void discard();
   // Gives the memory up: undefined from now on. It is freed when kernels are done with it and no Tensor or
   // other array has it.
-  void free() { buffer_.reset(); }
+  void free() { storage_.reset(); }
+  // Where the memory is, for a struct or a table of pointers that a kernel gets: of CUDA and cpu;
+  // kUnsupported elsewhere. It waits for work with the array. Of what kernels do by addresses the library
+  // knows nothing: synchronize(device) before the array is used again, and keep it. An array that is not
+  // const gets memory that nobody else sees, and keeps it until it is written to while others have it.
+  std::uint64_t address();
+  std::uint64_t address() const;  // only to be read
 
  protected:
   enum class Contents { zeros, undefined };
@@ -71,13 +97,27 @@ class SYSTOLE_API DeviceMemory {
   void copy(const DeviceMemory& from);
   void begin_write(const PinnedMemory& values, const Stream& stream);
   void begin_read(PinnedMemory& values, const Stream& stream) const;
+  void fill(std::span<const std::byte> element, const Stream& stream);
+  void narrow(std::int64_t begin, std::int64_t end);  // to these rows of the first axis
+  DeviceMemory alias() const;                         // a view of all of it
 
  private:
   friend class systole::SourceFunction;
+  friend struct KernelValue;
+  struct Storage {  // what an array shares with its views, and not with its copies
+    runtime::BufferRef buffer;
+  };
+  void hold(runtime::BufferRef buffer);  // all of it
   const runtime::Buffer& buffer() const;
-  bool is_exclusive() const;  // whether nobody else sees the memory
+  runtime::BufferPart part() const;
+  bool is_whole() const;      // rather than a part of the buffer
+  bool is_exclusive() const;  // whether nobody else sees the memory, but for views
   void make_exclusive();      // memory that nobody else sees, with these values
-  runtime::BufferRef buffer_;
+
+  std::shared_ptr<Storage> storage_;
+  Type type_{};
+  std::size_t offset_ = 0;  // in the buffer, bytes
+  bool is_view_ = false;
 };
 
 }  // namespace detail
@@ -128,6 +168,23 @@ class DeviceArray : public detail::DeviceMemory {
     write(Bytes(values).all);
   }
   void copy_from(const DeviceArray& other) { copy(other); }  // of any device
+  // The same value everywhere; without waiting, on a stream.
+  void fill(const T& value, const Stream& stream = {}) {
+    DeviceMemory::fill(std::as_bytes(std::span(&value, 1)), stream);
+  }
+
+  // The rows begin … end-1 of the first axis, in the same memory. kUnsupported where no kernels run.
+  DeviceArray view(std::int64_t begin, std::int64_t end) {
+    DeviceArray part(alias());
+    part.narrow(begin, end);
+    return part;
+  }
+  // Of a const array, which nobody writes to: a value that shares the memory until it is written to.
+  DeviceArray view(std::int64_t begin, std::int64_t end) const {
+    DeviceArray part(*this);
+    part.narrow(begin, end);
+    return part;
+  }
   // The same without waiting, on a stream; kernels and reads that use the array wait for it by themselves.
   // Only from and to a HostArray: other memory of the host may move or go meanwhile.
   void copy_from_async(const HostArray<T>& values, const Stream& stream = {}) { begin_write(values, stream); }
@@ -136,6 +193,7 @@ class DeviceArray : public detail::DeviceMemory {
   void copy_from_async(const R& values, const Stream& stream = {}) = delete;  // HostArray<T>(device, values)
 
  private:
+  explicit DeviceArray(DeviceMemory&& memory) : DeviceMemory(std::move(memory)) {}
   DeviceArray(const DeviceSpec& device, Shape shape, Contents contents)
       : DeviceMemory(device, {dtype_of<T>, std::move(shape)}, contents) {}
 

@@ -65,7 +65,7 @@ class SYSTOLE_API KernelArgument {
   template <class T>
   KernelArgument(LocalArray<T> x) : value_(detail::KernelValue::local(dtype_of<T>, x.count)) {}
   template <detail::PlainStruct T>
-  KernelArgument(const T& x) : value_(detail::KernelValue::copy_of(std::as_bytes(std::span(&x, 1)))) {}
+  KernelArgument(const T& x) : value_(detail::KernelValue::copy_of(x)) {}
   KernelArgument(const Tensor&) = delete;  // kernels take DeviceArray<T>(tensor)
 
  private:
@@ -139,7 +139,8 @@ struct Declaration {
       "parameters of a kernel are const T* or const DeviceArray<T>&, T* or DeviceArray<T>&, numbers, "
       "LocalArray<T> and plain structs");
   using Argument = const P&;
-  static constexpr DeclaredParameter kParameter{KernelValue::Kind::bytes, std::nullopt, true, sizeof(P)};
+  static constexpr DeclaredParameter kParameter{KernelValue::Kind::bytes, Lanes<P>::kDType, true, sizeof(P),
+                                                Lanes<P>::kCount};
 };
 template <Number P>
 struct Declaration<P> {
@@ -231,7 +232,7 @@ class SYSTOLE_API ModuleMemory {
 
 // A variable of a module that kernels see by its name: `__constant__ float taps[7];` or
 // `__device__ float total;`. Copies happen in the order of the calls, with launches of the module's kernels
-// on any stream. It may outlive its module.
+// on any stream and of any thread. It may outlive its module.
 template <class T>
 class ModuleArray : public detail::ModuleMemory {
   static_assert(std::is_trivially_copyable_v<T>, "the elements of a variable are numbers or plain structs");

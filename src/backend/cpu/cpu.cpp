@@ -207,14 +207,23 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
     if (memory && is_zero) std::memset(memory.get(), 0, static_cast<std::size_t>(type.bytes()));
     return std::make_shared<HostBuffer>(type, std::move(memory));
   }
-  void write(runtime::Buffer& to, std::span<const std::byte> from) override {
+  void write(const runtime::BufferPart& to, std::span<const std::byte> from) override {
     if (!from.empty()) std::memcpy(memory_of(to), from.data(), from.size());
   }
-  void read(const runtime::Buffer& from, std::span<std::byte> to) override {
+  void read(const runtime::BufferPart& from, std::span<std::byte> to) override {
     if (!to.empty()) std::memcpy(to.data(), memory_of(from), to.size());
   }
-  void copy(const runtime::Buffer& from, runtime::Buffer& to) override {
-    write(to, {memory_of(from), static_cast<std::size_t>(from.type().bytes())});
+  void copy(const runtime::BufferPart& from, const runtime::BufferPart& to) override {
+    write(to, {memory_of(from), from.bytes});
+  }
+  void fill(const runtime::BufferPart& to, std::span<const std::byte> element,
+            const runtime::WorkQueue*) override {
+    std::byte* const begin = memory_of(to);
+    for (std::size_t at = 0; at < to.bytes; at += element.size())
+      std::memcpy(begin + at, element.data(), element.size());
+  }
+  std::uint64_t address(const runtime::Buffer& buffer) override {
+    return reinterpret_cast<std::uint64_t>(memory_of({&buffer}));
   }
   void synchronize(int) override {}  // a kernel has run when its launch returns
   void add_properties(DeviceProperties& known, int) override {
@@ -229,11 +238,11 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
 
 }  // namespace
 
-std::byte* memory_of(const runtime::Buffer& buffer) {
-  const auto& own = dynamic_cast<const HostBuffer&>(buffer);
+std::byte* memory_of(const runtime::BufferPart& part) {
+  const auto& own = dynamic_cast<const HostBuffer&>(*part.buffer);
   if (own.is_donated()) refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated");
   own.set_changed();  // whoever asks may write to it
-  return own.memory();
+  return own.memory() != nullptr ? own.memory() + part.offset : nullptr;
 }
 
 std::unique_ptr<runtime::Backend> make_backend() { return std::make_unique<CpuBackend>(); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -64,13 +65,14 @@ std::string threads_of(const std::string& source, const SourceSignature& s) {
   return source.substr(at + kMark.size(), end - at - kMark.size());
 }
 
-// The kernels of a preprocessed source, without what the generated function adds to their parameters. What is
-// called once is one only when its name was asked for.
+// The kernels of a preprocessed source, without what the generated function adds to their parameters. In C, a
+// name that was asked for is the only one, and may be called once.
 std::vector<CpuSignature> kernels_of(const std::string& source, bool is_portable, const std::string& asked) {
   std::vector<CpuSignature> found;
   for (SourceSignature& s : runtime::source_signatures(source)) {
     const std::optional<Form> form = form_of(s, is_portable);
-    if (!form || (asked.empty() ? *form == Form::once : s.name != asked)) continue;
+    if (!form) continue;
+    if (*form != Form::point && (asked.empty() ? *form == Form::once : s.name != asked)) continue;
     if (*form == Form::range) s.parameters.resize(s.parameters.size() - 2);
     std::string threads = is_portable ? threads_of(source, s) : std::string();
     found.push_back({std::move(s), *form, std::move(threads)});
@@ -230,9 +232,9 @@ class CpuKernel final : public runtime::SourceKernel {
     list.reserve(arguments.size() + 1);
     // Numbers are only read.
     for (const SourceArgument& x : arguments)
-      list.push_back(x.buffer != nullptr ? memory_of(*x.buffer)
-                     : !x.number.empty() ? const_cast<std::byte*>(x.number.data())
-                                         : x.memory);
+      list.push_back(x.array.buffer != nullptr ? memory_of(x.array)
+                     : !x.number.empty()       ? const_cast<std::byte*>(x.number.data())
+                                               : x.memory);
     list.push_back(sizes.data());
     const std::int64_t groups = grid.x * grid.y * grid.z, threads = groups * block.x * block.y * block.z;
     const Run run{function_, list.data()};
@@ -318,11 +320,10 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
 
 std::shared_ptr<const runtime::SourceCall> source_call(const lower::Step& step) {
   try {
-    return runtime::source_call(
-        step, codegen::Dialect::c, [](const runtime::NamedSource& source, const SourceOptions& options) {
-          return runtime::kernel_named(
-              "kernel_call", *build(source.text, source.is_portable, options, source.name), source.name);
-        });
+    return runtime::source_call(step, codegen::Dialect::c,
+                                [](const runtime::NamedSource& source, const SourceOptions& options) {
+                                  return build(source.text, source.is_portable, options, source.name);
+                                });
   } catch (const Error& error) {
     // Without a compiler the body is evaluated.
     const bool has_body = !step.region.graph.node(step.region.anchor).graphs.empty();
@@ -343,6 +344,7 @@ void run(const runtime::SourceCall& call, std::span<std::byte* const> inputs,
       unwanted.push_back(std::make_unique<std::byte[]>(slot.bytes));
       argument.memory = unwanted.back().get();
     }
+    if (call.zeroes && slot.is_result && slot.bytes > 0) std::memset(argument.memory, 0, slot.bytes);
   }
   call.kernel->launch(call.launch, arguments);
 }

@@ -29,6 +29,6 @@ void run(const runtime::SourceCall& call, std::span<std::byte* const> inputs,
          std::span<std::byte* const> outputs);
 
 // The memory of a buffer of this backend; throws kInvalidArgument when it was donated. Beside the buffers.
-std::byte* memory_of(const runtime::Buffer& buffer);
+std::byte* memory_of(const runtime::BufferPart& part);
 
 }  // namespace systole::cpu

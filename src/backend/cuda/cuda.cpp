@@ -103,14 +103,26 @@ class CudaBackend final : public runtime::Backend, public runtime::SourceBackend
         std::make_shared<const Moment>(device, stream));  // or allocated, which others wait for
     return made;
   }
-  void write(runtime::Buffer& to, std::span<const std::byte> from) override {
-    memory_of(to).device().upload(from.data(), memory_of(to));
+  void write(const runtime::BufferPart& to, std::span<const std::byte> from) override {
+    device_with(to).upload(from.data(), part_of(to));
   }
-  void read(const runtime::Buffer& from, std::span<std::byte> to) override {
-    memory_of(from).device().download(memory_of(from), to.data());
+  void read(const runtime::BufferPart& from, std::span<std::byte> to) override {
+    device_with(from).download(part_of(from), to.data());
   }
-  void copy(const runtime::Buffer& from, runtime::Buffer& to) override {
-    memory_of(to).device().copy(memory_of(from), memory_of(to));
+  void copy(const runtime::BufferPart& from, const runtime::BufferPart& to) override {
+    device_with(to).copy(part_of(from), part_of(to));
+  }
+  void fill(const runtime::BufferPart& to, std::span<const std::byte> element,
+            const runtime::WorkQueue* queue) override {
+    const Device& device = device_with(to);
+    device.activate();
+    cuda::fill(part_of(to), element, stream_of(device, queue));
+  }
+  std::uint64_t address(const runtime::Buffer& buffer) override {
+    const Memory& memory = memory_of(buffer);
+    memory.device().activate();
+    memory.wait_until_unused();
+    return memory.address();
   }
   void synchronize(int ordinal) override { device_of(ordinal).synchronize(); }
   long idle_references(const runtime::Buffer& buffer) const override {
@@ -130,20 +142,21 @@ class CudaBackend final : public runtime::Backend, public runtime::SourceBackend
   std::shared_ptr<runtime::HostMemory> make_host_memory(std::size_t bytes, const DeviceName& name) override {
     return std::make_shared<PinnedMemory>(device_of(name.ordinal), bytes, name);
   }
-  void begin_write(runtime::Buffer& to, runtime::HostMemory& from, const runtime::WorkQueue* queue) override {
-    Memory& memory = memory_of(to);
-    memory.device().activate();
+  void begin_write(const runtime::BufferPart& to, runtime::HostMemory& from,
+                   const runtime::WorkQueue* queue) override {
+    const Device& device = device_with(to);
+    device.activate();
     if (auto* const pinned = dynamic_cast<PinnedMemory*>(&from))
-      pinned->begin_copy_to(memory, stream_of(memory.device(), queue));
+      pinned->begin_copy_to(part_of(to), stream_of(device, queue));
     else
       write(to, {from.data(), from.size()});
   }
-  void begin_read(const runtime::Buffer& from, runtime::HostMemory& to,
+  void begin_read(const runtime::BufferPart& from, runtime::HostMemory& to,
                   const runtime::WorkQueue* queue) override {
-    Memory& memory = memory_of(from);
-    memory.device().activate();
+    const Device& device = device_with(from);
+    device.activate();
     if (auto* const pinned = dynamic_cast<PinnedMemory*>(&to))
-      pinned->begin_copy_from(memory, stream_of(memory.device(), queue));
+      pinned->begin_copy_from(part_of(from), stream_of(device, queue));
     else
       read(from, {to.data(), to.size()});
   }
@@ -184,6 +197,12 @@ class CudaBackend final : public runtime::Backend, public runtime::SourceBackend
       throw Error(ErrorKind::kInvalidArgument, "cuda", "a buffer is used after it was donated", {},
                   own.type().to_string());
     return own.memory();
+  }
+  static const Device& device_with(const runtime::BufferPart& part) {
+    return memory_of(*part.buffer).device();
+  }
+  static MemoryPart part_of(const runtime::BufferPart& part) {
+    return {memory_of(*part.buffer), part.offset, part.bytes};
   }
 };
 

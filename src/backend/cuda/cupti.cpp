@@ -260,8 +260,7 @@ void Recorder::wait() const {
   const Driver* const cu = find_driver(reason);
   Context context = nullptr;
   if (cu == nullptr || cu->cuCtxGetCurrent(&context) != kSuccess) return;
-  for (const Device* const device : devices_)
-    if (device->try_activate()) succeeded(cu->cuCtxSynchronize(), "cuCtxSynchronize");
+  for (const Device* const device : devices_) device->settle_all();
   cu->cuCtxSetCurrent(context);
 }
 

@@ -231,15 +231,25 @@ void Device::join(Stream stream) const {
     if (other != stream) Moment(*this, other).make_wait(stream);
 }
 
+// To be waited for one by one. The whole context may not be while another thread captures a graph: the driver
+// refuses it, and the graph is lost. Captures have streams of their own, which are not among these.
+std::vector<Stream> Device::all_streams() const {
+  std::vector<Stream> all{opened().upload_stream.get(), opened().download_stream.get()};
+  const std::lock_guard lock(mutex_);
+  all.insert(all.end(), made_.begin(), made_.end());
+  return all;
+}
+
 void Device::synchronize() const {
   activate();
-  // Not the whole context: that is refused while another thread captures a graph.
-  std::vector<Stream> all{opened().upload_stream.get(), opened().download_stream.get()};
-  {
-    const std::lock_guard lock(mutex_);
-    all.insert(all.end(), made_.begin(), made_.end());
-  }
-  for (const Stream stream : all) check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+  for (const Stream stream : all_streams())
+    check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
+void Device::settle_all() const noexcept {
+  if (!try_activate()) return;
+  for (const Stream stream : all_streams())
+    if (!is_lost()) succeeded(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
 int Device::attribute(int which) const {
@@ -275,7 +285,7 @@ Address Device::allocate(const Memory& owner, Stream stream) const {
   Address address = 0;
   Status status = driver().cuMemAllocAsync(&address, bytes, stream);
   if (status == kErrorOutOfMemory) {  // what was freed on other streams may be on its way
-    succeeded(driver().cuCtxSynchronize(), "cuCtxSynchronize");
+    settle_all();
     succeeded(driver().cuMemPoolTrimTo(opened().pool, 0), "cuMemPoolTrimTo");
     if (is_lost()) throw lost_error();
     status = driver().cuMemAllocAsync(&address, bytes, stream);
@@ -334,23 +344,23 @@ void Device::give_event(Event event) const {
   events_.push_back(event);
 }
 
-void Device::upload(const std::byte* from, Memory& to) const {
-  if (to.bytes() == 0) return;
+void Device::upload(const std::byte* from, const MemoryPart& to) const {
+  if (to.bytes == 0) return;
   activate();
   const Opened& here = opened();
   const std::lock_guard lock(here.upload_mutex);
-  to.before_writing(here.upload_stream.get());
-  here.uploads.upload(from, to.address(), static_cast<std::size_t>(to.bytes()));
-  to.was_written(std::make_shared<const Moment>(*this, here.upload_stream.get()));
+  to.memory.before_writing(here.upload_stream.get());
+  here.uploads.upload(from, to.address(), to.bytes);
+  to.memory.was_written(std::make_shared<const Moment>(*this, here.upload_stream.get()));
 }
 
-void Device::download(const Memory& from, std::byte* to) const {
-  if (from.bytes() == 0) return;
+void Device::download(const MemoryPart& from, std::byte* to) const {
+  if (from.bytes == 0) return;
   activate();
   const Opened& here = opened();
   const std::lock_guard lock(here.download_mutex);
-  from.before_reading(here.download_stream.get());
-  here.downloads.download(from.address(), to, static_cast<std::size_t>(from.bytes()));
+  from.memory.before_reading(here.download_stream.get());
+  here.downloads.download(from.address(), to, from.bytes);
 }
 
 // Memory of a pool is read by another GPU when the pool allows it, whatever contexts do.
@@ -371,24 +381,23 @@ bool Device::can_read(const Device& other) const {
   return readable_[other.ordinal_] = works;
 }
 
-void Device::copy(Memory& from, Memory& to) const {
-  if (to.bytes() == 0) return;
-  const Opened &here = opened(), &there = from.device().opened();
+void Device::copy(const MemoryPart& from, const MemoryPart& to) const {
+  if (to.bytes == 0) return;
+  const Opened &here = opened(), &there = from.memory.device().opened();
   activate();
   const Stream stream = here.upload_stream.get();
   const std::lock_guard lock(here.upload_mutex);
-  from.before_reading(stream);
-  to.before_writing(stream);
-  const auto bytes = static_cast<std::size_t>(to.bytes());
-  if (&from.device() == this)
-    check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), bytes, stream), "cuMemcpyDtoDAsync");
+  from.memory.before_reading(stream);
+  to.memory.before_writing(stream);
+  if (&from.memory.device() == this)
+    check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), to.bytes, stream), "cuMemcpyDtoDAsync");
   else
     check(driver().cuMemcpyPeerAsync(to.address(), here.context.get(), from.address(), there.context.get(),
-                                     bytes, stream),
+                                     to.bytes, stream),
           "cuMemcpyPeerAsync");
   const auto moment = std::make_shared<const Moment>(*this, stream);
-  from.was_read(moment);
-  to.was_written(moment);
+  from.memory.was_read(moment);
+  to.memory.was_written(moment);
 }
 
 Devices find_devices() {

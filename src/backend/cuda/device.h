@@ -55,6 +55,7 @@ class Device {
   void join(Stream stream) const;
   void synchronize() const;                   // waits for all of it
   void settle(Stream stream) const noexcept;  // waits for all work on it, whatever became of it
+  void settle_all() const noexcept;           // on every stream
 
   // Throws kOutOfMemory with the bytes wanted and free, and the largest arrays there are.
   Address allocate(const Memory& owner, Stream stream) const;
@@ -64,16 +65,17 @@ class Device {
 
   // Through pinned memory. An upload returns when the host's memory may change; a download when it is there.
   // Each has a stream of its own, so that neither waits for what the other waits for.
-  void upload(const std::byte* from, Memory& to) const;
-  void download(const Memory& from, std::byte* to) const;
+  void upload(const std::byte* from, const MemoryPart& to) const;
+  void download(const MemoryPart& from, std::byte* to) const;
 
   // Whether this GPU can read the other's memory itself; then `from` may be the other's.
   bool can_read(const Device& other) const;
-  void copy(Memory& from, Memory& to) const;
+  void copy(const MemoryPart& from, const MemoryPart& to) const;
 
  private:
   struct Opened;
   const Opened& opened() const;
+  std::vector<Stream> all_streams() const;
   std::string out_of_memory(const Memory& wanted) const;
 
   const int ordinal_;

@@ -107,7 +107,6 @@ enum DriverStatus : Status {
   X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (int))                                  \
   X(cuCtxSetCurrent, cuCtxSetCurrent, (Context))                                                     \
   X(cuCtxGetCurrent, cuCtxGetCurrent, (Context*))                                                    \
-  X(cuCtxSynchronize, cuCtxSynchronize, ())                                                          \
   X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, (MemoryPool*, int))                        \
   X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, (MemoryPool, int, void*))                          \
   X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, (MemoryPool, int, void*))                          \
@@ -125,6 +124,10 @@ enum DriverStatus : Status {
   X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (Address, Address, std::size_t, Stream))                \
   X(cuMemcpyPeerAsync, cuMemcpyPeerAsync, (Address, Context, Address, Context, std::size_t, Stream)) \
   X(cuMemsetD8Async, cuMemsetD8Async, (Address, unsigned char, std::size_t, Stream))                 \
+  X(cuMemsetD16Async, cuMemsetD16Async, (Address, unsigned short, std::size_t, Stream))              \
+  X(cuMemsetD32Async, cuMemsetD32Async, (Address, unsigned, std::size_t, Stream))                    \
+  X(cuMemsetD2D32Async, cuMemsetD2D32Async,                                                          \
+    (Address, std::size_t, unsigned, std::size_t, std::size_t, Stream))                              \
   X(cuStreamCreate, cuStreamCreate, (Stream*, unsigned))                                             \
   X(cuStreamDestroy, cuStreamDestroy_v2, (Stream))                                                   \
   X(cuStreamSynchronize, cuStreamSynchronize, (Stream))                                              \

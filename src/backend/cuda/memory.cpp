@@ -1,6 +1,7 @@
 #include "backend/cuda/memory.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backend/cuda/device.h"
 #include "systole/base/error.h"
@@ -47,7 +48,7 @@ Memory::~Memory() {
   if (device_.try_activate()) try {
       before_writing(last);
     } catch (const Error&) {  // what cannot be put in order is waited for
-      if (!device_.is_lost()) succeeded(driver().cuCtxSynchronize(), "cuCtxSynchronize");
+      device_.settle_all();
     }
   device_.free(*this, last);
 }
@@ -116,6 +117,33 @@ void Memory::wait_until_unused() const {
 bool Memory::is_unused() const {
   const std::vector<MomentRef> all = moments();
   return std::all_of(all.begin(), all.end(), [](const MomentRef& moment) { return moment->is_past(); });
+}
+
+void fill(const MemoryPart& to, std::span<const std::byte> element, Stream stream) {
+  if (to.bytes == 0) return;
+  const Driver& cu = driver();
+  const std::size_t count = to.bytes / element.size();
+  const auto value = [&]<class T>(T bits, std::size_t at = 0) {
+    std::memcpy(&bits, element.data() + at, sizeof bits);
+    return bits;
+  };
+  to.memory.before_writing(stream);
+  switch (element.size()) {
+    case 1:
+      check(cu.cuMemsetD8Async(to.address(), value(std::uint8_t{}), count, stream), "cuMemsetD8Async");
+      break;
+    case 2:
+      check(cu.cuMemsetD16Async(to.address(), value(std::uint16_t{}), count, stream), "cuMemsetD16Async");
+      break;
+    case 4:
+      check(cu.cuMemsetD32Async(to.address(), value(std::uint32_t{}), count, stream), "cuMemsetD32Async");
+      break;
+    default:  // the halves of each, as columns of a table
+      for (std::size_t half = 0; half < 8; half += 4)
+        check(cu.cuMemsetD2D32Async(to.address() + half, 8, value(std::uint32_t{}, half), 1, count, stream),
+              "cuMemsetD2D32Async");
+  }
+  to.memory.was_written(std::make_shared<const Moment>(to.memory.device(), stream));
 }
 
 }  // namespace systole::cuda

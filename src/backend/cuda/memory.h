@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,5 +80,19 @@ class Memory {
   std::vector<MomentRef> read_;         // since then, the last of each stream
 };
 using MemoryRef = std::shared_ptr<Memory>;
+
+// Some of its bytes; all of them unless they are said.
+struct MemoryPart {
+  Memory& memory;
+  std::size_t offset = 0, bytes = 0;
+
+  MemoryPart(Memory& whole) : memory(whole), bytes(static_cast<std::size_t>(whole.bytes())) {}
+  MemoryPart(Memory& of, std::size_t offset_bytes, std::size_t count)
+      : memory(of), offset(offset_bytes), bytes(count) {}
+  Address address() const { return memory.address() + offset; }
+};
+
+// Every element of the part, on the stream; `element` has 1, 2, 4 or 8 bytes.
+void fill(const MemoryPart& to, std::span<const std::byte> element, Stream stream);
 
 }  // namespace systole::cuda

@@ -91,23 +91,23 @@ void PinnedMemory::wait() const {
   busy_ = false;
 }
 
-void PinnedMemory::begin_copy_to(Memory& to, Stream stream) {
+void PinnedMemory::begin_copy_to(const MemoryPart& to, Stream stream) {
   order_.before_reading(stream);
-  to.before_writing(stream);
+  to.memory.before_writing(stream);
   busy_ = true;
   check(driver().cuMemcpyHtoDAsync(to.address(), memory_, size(), stream), "cuMemcpyHtoDAsync");
-  const auto moment = std::make_shared<const Moment>(to.device(), stream);
+  const auto moment = std::make_shared<const Moment>(to.memory.device(), stream);
   order_.was_read(moment);
-  to.was_written(moment);
+  to.memory.was_written(moment);
 }
 
-void PinnedMemory::begin_copy_from(Memory& from, Stream stream) {
+void PinnedMemory::begin_copy_from(const MemoryPart& from, Stream stream) {
   order_.before_writing(stream);
-  from.before_reading(stream);
+  from.memory.before_reading(stream);
   busy_ = true;
   check(driver().cuMemcpyDtoHAsync(memory_, from.address(), size(), stream), "cuMemcpyDtoHAsync");
-  const auto moment = std::make_shared<const Moment>(from.device(), stream);
-  from.was_read(moment);
+  const auto moment = std::make_shared<const Moment>(from.memory.device(), stream);
+  from.memory.was_read(moment);
   order_.was_written(moment);
 }
 

@@ -51,8 +51,8 @@ class PinnedMemory final : public runtime::HostMemory {
   bool is_busy() const override;
   void wait() const override;
 
-  void begin_copy_to(Memory& to, Stream stream);
-  void begin_copy_from(Memory& from, Stream stream);
+  void begin_copy_to(const MemoryPart& to, Stream stream);
+  void begin_copy_from(const MemoryPart& from, Stream stream);
 
  private:
   const Device& device_;

@@ -42,7 +42,7 @@ int function_attribute(Function function, int which) {
 class CudaKernel final : public runtime::SourceKernel {
  public:
   CudaKernel(std::shared_ptr<const LoadedSource> loaded, const Cubin::Kernel& kernel,
-             std::vector<SourceParameter> parameters, bool are_known, bool is_fixed)
+             std::vector<SourceParameter> parameters, bool is_fixed)
       : loaded_(std::move(loaded)),
         device_(loaded_->device()),
         function_(loaded_->function(kernel.symbol)),
@@ -58,7 +58,7 @@ class CudaKernel final : public runtime::SourceKernel {
       most_block_[static_cast<std::size_t>(d)] = device_.attribute(kMaxBlockX + d);
       most_grid_[static_cast<std::size_t>(d)] = device_.attribute(kMaxGridX + d);
     }
-    add_sizes(kernel.sizes, are_known);
+    add_sizes(kernel.sizes);
   }
 
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
@@ -79,12 +79,14 @@ class CudaKernel final : public runtime::SourceKernel {
         list[i] = const_cast<std::byte*>(x.number.data());  // it is only read
         continue;
       }
-      if (x.buffer != nullptr) {
-        memories[i] = &memory_of(*x.buffer, where_);
-        addresses[i] = memories[i]->address();
+      if (x.array.buffer != nullptr) {
+        check_size(i, sizeof(Address));  // of a parameter that is not known to be a pointer
+        memories[i] = &memory_of(*x.array.buffer, where_);
+        addresses[i] = memories[i]->address() + x.array.offset;
       }
       list[i] = &addresses[i];
     }
+    const std::unique_lock lock = loaded_->in_order();
     for (std::size_t i = 0; i < memories.size(); ++i)
       if (memories[i] != nullptr) {
         if (writes(i))
@@ -147,13 +149,16 @@ class CudaKernel final : public runtime::SourceKernel {
 
   bool writes(std::size_t i) const { return parameters_[i].is_written || !parameters_[i].kind; }
 
-  // The sizes that the machine code has. A declaration that was not understood is theirs alone.
-  void add_sizes(const std::vector<std::size_t>& sizes, bool are_known) {
+  // The sizes that the machine code has. Of a parameter whose declaration was not understood they are all
+  // that is known; of all of them, when the declaration has another number (a macro).
+  void add_sizes(const std::vector<std::size_t>& sizes) {
+    const bool are_known =
+        std::all_of(parameters_.begin(), parameters_.end(), [](const auto& p) { return p.kind.has_value(); });
     if (sizes.empty() && are_known) return;
     if (sizes.empty())
       throw Error(ErrorKind::kUnsupported, where_, "its parameters are not understood",
                   "numbers, structs and pointers to them, with names");
-    if (!are_known || sizes.size() != parameters_.size()) parameters_.assign(sizes.size(), SourceParameter{});
+    if (sizes.size() != parameters_.size()) parameters_.assign(sizes.size(), SourceParameter{});
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       SourceParameter& p = parameters_[i];
       if (p.kind == SourceParameter::Kind::array) continue;
@@ -193,8 +198,14 @@ class CudaGlobal final : public runtime::SourceGlobal {
       : loaded_(std::move(loaded)), index_(index), dtype_(dtype) {}
   std::size_t bytes() const override { return static_cast<std::size_t>(memory().bytes()); }
   std::optional<DType> dtype() const override { return dtype_; }
-  void write(std::span<const std::byte> from) override { loaded_->device().upload(from.data(), memory()); }
-  void read(std::span<std::byte> to) const override { loaded_->device().download(memory(), to.data()); }
+  void write(std::span<const std::byte> from) override {
+    const std::unique_lock lock = loaded_->in_order();
+    loaded_->device().upload(from.data(), memory());
+  }
+  void read(std::span<std::byte> to) const override {
+    const std::unique_lock lock = loaded_->in_order();
+    loaded_->device().download(memory(), to.data());
+  }
 
  private:
   Memory& memory() const { return loaded_->variable(index_); }
@@ -292,24 +303,29 @@ class CudaProgram final : public runtime::SourceProgram {
     if (count != 1) written = nullptr;
     // The compiler's name says the types; the declaration says the names, and how the types are written.
     std::vector<SourceParameter> parameters;
-    bool are_known = false;
+    bool are_read = false;
     if (kernel.has_parameters)
       if (std::vector<SourceSignature> read = runtime::source_signatures(with_names(kernel.parameters));
-          read.size() == 1 && read[0].is_plain) {
+          read.size() == 1) {
         parameters = with_types(std::move(read[0].parameters));
-        are_known = true;
+        are_read = true;
         const bool agree = written != nullptr && written->parameters.size() == parameters.size();
         for (std::size_t i = 0; i < parameters.size(); ++i) {
           parameters[i].name = agree ? written->parameters[i].name : std::string();
-          if (agree && written->is_plain) parameters[i].type = written->parameters[i].type;
+          if (agree && (written->parameters[i].kind || !parameters[i].kind))
+            parameters[i].type = written->parameters[i].type;
+          else if (!parameters[i].kind)
+            parameters[i].type.clear();  // it has a name of ours
         }
       }
-    if (!are_known && written != nullptr && written->is_plain) {
+    if (!are_read && written != nullptr) {
       parameters = with_types(written->parameters);
-      are_known = true;
+      are_read = true;
     }
+    // Nothing said is one parameter that is not known: the machine code has their number.
+    if (!are_read) parameters.emplace_back();
     const bool is_fixed = written != nullptr && has_word(*written, "S_KERNEL");
-    return std::make_shared<CudaKernel>(loaded, kernel, std::move(parameters), are_known, is_fixed);
+    return std::make_shared<CudaKernel>(loaded, kernel, std::move(parameters), is_fixed);
   }
 
   // "float const*, int" as "void f(float const* p0, int p1) {}".
@@ -331,6 +347,7 @@ class CudaProgram final : public runtime::SourceProgram {
 
   std::vector<SourceParameter> with_types(std::vector<SourceParameter> parameters) const {
     for (SourceParameter& p : parameters) {
+      if (!p.kind) continue;
       std::string words = p.type;
       if (words.starts_with("const ")) words.erase(0, 6);
       if (!words.empty() && words.back() == '*') words.pop_back();
@@ -388,6 +405,8 @@ class SourceStep final : public LibraryCall {
                          ? unwanted_[i]->address()
                          : (slot.is_result ? outputs : inputs)[static_cast<std::size_t>(slot.position)];
       list[i] = &addresses[i];
+      if (call_->zeroes && slot.is_result && slot.bytes > 0)
+        check(driver().cuMemsetD8Async(addresses[i], 0, slot.bytes, stream), "cuMemsetD8Async");
     }
     kernel_.put(call_->launch, stream, list.data());
   }
@@ -413,11 +432,10 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
 }
 
 std::shared_ptr<const LibraryCall> source_call(const Device& device, const lower::Step& step) {
-  auto call = runtime::source_call(
-      step, codegen::Dialect::cuda, [&](const runtime::NamedSource& source, const SourceOptions& options) {
-        const auto program = build(device, source.text, source.is_portable, options);
-        return runtime::kernel_named("kernel_call", *program, source.name);
-      });
+  auto call = runtime::source_call(step, codegen::Dialect::cuda,
+                                   [&](const runtime::NamedSource& source, const SourceOptions& options) {
+                                     return build(device, source.text, source.is_portable, options);
+                                   });
   if (call == nullptr) return nullptr;
   return std::make_shared<SourceStep>(device, std::move(call));
 }

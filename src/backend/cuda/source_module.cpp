@@ -137,6 +137,10 @@ Function LoadedSource::function(const std::string& symbol) const {
   return function;
 }
 
+std::unique_lock<std::mutex> LoadedSource::in_order() const {
+  return variables_.empty() ? std::unique_lock<std::mutex>() : std::unique_lock(mutex_);
+}
+
 void LoadedSource::before_launch(Stream stream) const {
   for (std::size_t i = 0; i < variables_.size(); ++i)
     if (cubin_.variables[i].is_constant)

@@ -3,6 +3,7 @@
 // A program's source as machine code on a GPU, with its variables.
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,10 @@ class LoadedSource {
   Memory& variable(std::size_t i) const { return *variables_[i]; }  // as in the cubin
   Function function(const std::string& symbol) const;
 
-  // Variables are memory that launches use.
+  // Variables are memory that launches use. From the moment a launch or a copy asks what it waits for until
+  // it has told when it is done, other threads' may not come between: that is what the lock is for. It is of
+  // nothing in a module without variables.
+  std::unique_lock<std::mutex> in_order() const;
   void before_launch(Stream stream) const;
   void after_launch(const MomentRef& moment) const;
 
@@ -46,7 +50,8 @@ class LoadedSource {
   std::shared_ptr<ModuleObject> module_;
   Cubin cubin_;
   std::vector<std::unique_ptr<Memory>> variables_;
-  mutable Memory order_;  // of launches
+  mutable std::mutex mutex_;  // of the order of uses of variables
+  mutable Memory order_;      // of launches
 };
 
 }  // namespace systole::cuda

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "backend/cuda/cupti.h"
+#include "backend/cuda/schedule.h"
 
 namespace systole::cuda {
 
@@ -32,6 +33,7 @@ class TimedEvent {
 // Runs of one choice captured as a graph: short kernels are measured without the host's part in them.
 class Repeated {
  public:
+  // `stream` is nobody else's: what others put on one that captures fails, or is captured.
   Repeated(const Trial& trial, int choice, int runs, Stream stream) {
     const Driver& cu = driver();
     check(cu.cuStreamBeginCapture(stream, kCaptureThreadLocal), "cuStreamBeginCapture");
@@ -59,7 +61,8 @@ class Repeated {
 
 class Watch {
  public:
-  Watch(Stream stream, Trial trial) : stream_(stream), trial_(std::move(trial)) {}
+  Watch(const Device& device, Stream stream, Trial trial)
+      : stream_(stream), lanes_(device), trial_(std::move(trial)) {}
 
   double measure(int choice, double best) {
     trial_(choice, stream_);  // loads what it needs
@@ -68,7 +71,7 @@ class Watch {
     constexpr double kLength = 1e-3;
     constexpr int kMostRuns = 20;
     const int runs = std::clamp(static_cast<int>(kLength / std::max(once, 1e-6)), 1, kMostRuns);
-    const Repeated repeated(trial_, choice, runs, stream_);
+    const Repeated repeated(trial_, choice, runs, lanes_.stream(0));
     repeated.launch(stream_);
     std::array<double, 3> times{};
     for (double& time : times) time = seconds([&] { repeated.launch(stream_); }) / runs;
@@ -89,6 +92,7 @@ class Watch {
   }
 
   const Stream stream_;
+  Lanes lanes_;
   const Trial trial_;
   TimedEvent begin_, end_;
 };
@@ -114,7 +118,7 @@ Answer best_of(const Device& device, const Question& question,
   return tuned(device_text(device), question, [&](int choice, double best) {
     if (!watch) {
       stream.emplace(device);
-      watch.emplace(stream->get(), prepare(stream->get()));
+      watch.emplace(device, stream->get(), prepare(stream->get()));
     }
     return watch->measure(choice, best);
   });

@@ -34,6 +34,7 @@ namespace systole::opencl {
   X(clGetKernelArgInfo)             \
   X(clGetKernelWorkGroupInfo)       \
   X(clCreateBuffer)                 \
+  X(clCreateSubBuffer)              \
   X(clReleaseMemObject)             \
   X(clEnqueueReadBuffer)            \
   X(clEnqueueWriteBuffer)           \

@@ -78,6 +78,7 @@ Device::Device(cl_device_id id)
       options_(options_for(id)),
       memory_bytes_(static_cast<std::int64_t>(number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE))),
       argument_bytes_(number_of<std::size_t>(id, CL_DEVICE_MAX_PARAMETER_SIZE)),
+      alignment_(std::max<std::size_t>(number_of<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8, 1)),
       limits_(limits_of(id, name_)),
       context_(make_context(id)),
       queue_(make_queue(context_.get(), id)) {}
@@ -110,6 +111,23 @@ void Device::copy(Place from, Place to, std::size_t bytes) const {
   check(api().clEnqueueCopyBuffer(queue_.get(), from.memory, to.memory, from.offset, to.offset, bytes, 0,
                                   nullptr, nullptr),
         "clEnqueueCopyBuffer");
+}
+
+void Device::fill(Place to, std::span<const std::byte> element, std::size_t bytes) const {
+  if (bytes == 0) return;
+  check(api().clEnqueueFillBuffer(queue_.get(), to.memory, element.data(), element.size(), to.offset, bytes,
+                                  0, nullptr, nullptr),
+        "clEnqueueFillBuffer");
+}
+
+Memory Device::part(Place begin, std::size_t bytes) const {
+  if (begin.offset % alignment_ != 0) return {};
+  const cl_buffer_region region{begin.offset, bytes};
+  cl_int status = CL_SUCCESS;
+  const cl_mem memory = api().clCreateSubBuffer(begin.memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
+                                                &region, &status);
+  check(status, "clCreateSubBuffer");
+  return {memory, [](cl_mem m) { api().clReleaseMemObject(m); }};
 }
 
 void Device::launch(cl_kernel kernel, std::size_t groups, std::size_t threads) const {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ class Device {
   void write(Place to, const void* from, std::size_t bytes) const;
   void read(Place from, void* to, std::size_t bytes) const;  // waits for all that was queued before
   void copy(Place from, Place to, std::size_t bytes) const;
+  void fill(Place to, std::span<const std::byte> element, std::size_t bytes) const;
+  Memory part(Place begin, std::size_t bytes) const;  // as an object of its own; null where none may begin
   void launch(cl_kernel kernel, std::size_t groups, std::size_t threads) const;
   void flush() const;
   void finish() const;  // waits for all that was queued
@@ -60,6 +63,7 @@ class Device {
   std::string name_, driver_, options_;
   std::int64_t memory_bytes_ = 0;
   std::size_t argument_bytes_ = 0;
+  std::size_t alignment_ = 1;  // of what begins inside a memory object, bytes
   Limits limits_;
   Owned<cl_context> context_;
   Owned<cl_command_queue> queue_;

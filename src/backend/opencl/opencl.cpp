@@ -172,22 +172,22 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
   }
   BufferRef make_buffer(const Type& type, int ordinal, bool is_zero) override {
     auto made = std::make_shared<DeviceBuffer>(type, ordinal);
-    const cl_uchar zero = 0;
-    if (is_zero && made->bytes() > 0)
-      check(api().clEnqueueFillBuffer(device_of(ordinal).queue(), made->place().memory, &zero, sizeof zero, 0,
-                                      made->bytes(), 0, nullptr, nullptr),
-            "clEnqueueFillBuffer");
+    const std::byte zero{0};
+    if (is_zero) device_of(ordinal).fill(made->place(), {&zero, 1}, made->bytes());
     return made;
   }
-  void write(runtime::Buffer& to, std::span<const std::byte> from) override {
-    device_of(to.device().ordinal).write(place_of(to), from.data(), from.size());
+  void write(const runtime::BufferPart& to, std::span<const std::byte> from) override {
+    device_with(to).write(place_of(to), from.data(), from.size());
   }
-  void read(const runtime::Buffer& from, std::span<std::byte> to) override {
-    device_of(from.device().ordinal).read(place_of(from), to.data(), to.size());
+  void read(const runtime::BufferPart& from, std::span<std::byte> to) override {
+    device_with(from).read(place_of(from), to.data(), to.size());
   }
-  void copy(const runtime::Buffer& from, runtime::Buffer& to) override {
-    device_of(from.device().ordinal)
-        .copy(place_of(from), place_of(to), static_cast<std::size_t>(from.type().bytes()));
+  void copy(const runtime::BufferPart& from, const runtime::BufferPart& to) override {
+    device_with(from).copy(place_of(from), place_of(to), from.bytes);
+  }
+  void fill(const runtime::BufferPart& to, std::span<const std::byte> element,
+            const runtime::WorkQueue*) override {
+    device_with(to).fill(place_of(to), element, to.bytes);
   }
   void synchronize(int ordinal) override { device_of(ordinal).finish(); }
   void add_properties(DeviceProperties& known, int ordinal) override {
@@ -203,14 +203,19 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
     known.constant_bytes = number(cl_ulong{}, CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE);
     known.clock_khz = static_cast<int>(1000 * number(cl_uint{}, CL_DEVICE_MAX_CLOCK_FREQUENCY));
   }
+
+ private:
+  static const Device& device_with(const runtime::BufferPart& part) {
+    return device_of(part.buffer->device().ordinal);
+  }
 };
 
 }  // namespace
 
-Place place_of(const runtime::Buffer& buffer) {
-  const auto& own = dynamic_cast<const DeviceBuffer&>(buffer);
+Place place_of(const runtime::BufferPart& part) {
+  const auto& own = dynamic_cast<const DeviceBuffer&>(*part.buffer);
   if (own.is_donated()) refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated");
-  return own.place();
+  return {own.place().memory, part.offset};
 }
 
 std::unique_ptr<runtime::Backend> make_backend() { return std::make_unique<OpenClBackend>(); }

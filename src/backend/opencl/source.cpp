@@ -126,11 +126,16 @@ class OpenClKernel final : public runtime::SourceKernel {
     Sizes all;
     for (std::size_t d = 0; d < 3; ++d) all[d] = grid[d] * block[d];
 
+    const std::vector<Part> parts = parts_of(arguments);
     const std::lock_guard lock(mutex_);  // a kernel holds its arguments until it is queued
-    for (std::size_t i = 0; i < arguments.size(); ++i) set(static_cast<cl_uint>(i), arguments[i]);
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      set(static_cast<cl_uint>(i), arguments[i], parts[i].memory.get());
     check(api().clEnqueueNDRangeKernel(device_.queue(), kernel_.get(), 3, nullptr, all.data(), block.data(),
                                        0, nullptr, nullptr),
           fmt::format("{}: clEnqueueNDRangeKernel", where_));
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      if (parts[i].is_copy && (parameters_[i].is_written || !parameters_[i].kind))
+        device_.copy({parts[i].memory.get(), 0}, place_of(arguments[i].array), arguments[i].array.bytes);
     if (timeline::is_on())
       device_.finish();  // the span is of the work, not of its launch
     else
@@ -138,6 +143,36 @@ class OpenClKernel final : public runtime::SourceKernel {
   }
 
  private:
+  // Kernels take whole memory objects: for what lies inside one, an object that begins there, or a copy where
+  // the device lets none begin.
+  struct Part {
+    Memory memory;
+    bool is_copy = false;
+  };
+  std::vector<Part> parts_of(std::span<const SourceArgument> arguments) const {
+    std::vector<Part> parts(arguments.size());
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const runtime::BufferPart& array = arguments[i].array;
+      if (array.buffer == nullptr || array.offset == 0 || array.bytes == 0) continue;
+      const auto is_same = [&](const SourceArgument& x) {
+        return x.array.buffer == array.buffer && x.array.offset == array.offset &&
+               x.array.bytes == array.bytes;
+      };
+      const auto first = static_cast<std::size_t>(std::find_if(arguments.begin(), arguments.end(), is_same) -
+                                                  arguments.begin());
+      if (first < i) {
+        parts[i] = parts[first];
+        continue;
+      }
+      const Place place = place_of(array);
+      parts[i].memory = device_.part(place, array.bytes);
+      if (parts[i].memory != nullptr) continue;
+      parts[i] = {device_.allocate(static_cast<std::int64_t>(array.bytes)), true};
+      device_.copy(place, {parts[i].memory.get(), 0}, array.bytes);
+    }
+    return parts;
+  }
+
   void check_block(const Size3& asked, const Sizes& block) const {
     const auto refuse = [&](const char* what, const Sizes& most) {
       throw Error(ErrorKind::kLimit, where_, what, fmt::format("at most {}", fmt::join(most, "×")),
@@ -166,16 +201,18 @@ class OpenClKernel final : public runtime::SourceKernel {
                   fmt::format("at most {} bytes", most_local_), fmt::format("{} bytes", wanted));
   }
 
-  void set(cl_uint index, const SourceArgument& argument) const {
-    cl_mem memory = nullptr;  // of an array without elements
+  void set(cl_uint index, const SourceArgument& argument, cl_mem part) const {
+    cl_mem memory = part;  // null: all of an array, which may have no elements
     std::size_t size = argument.number.size();
     const void* value = argument.number.data();
     if (argument.local_bytes > 0) {
       size = argument.local_bytes;
       value = nullptr;
     } else if (argument.number.empty()) {
-      memory = argument.buffer != nullptr ? place_of(*argument.buffer).memory
-                                          : static_cast<cl_mem>(argument.memory);
+      if (argument.array.buffer == nullptr)
+        memory = static_cast<cl_mem>(argument.memory);
+      else if (memory == nullptr && argument.array.bytes > 0)
+        memory = place_of(argument.array).memory;
       size = sizeof(cl_mem);
       value = &memory;
     }
@@ -280,9 +317,7 @@ std::shared_ptr<const runtime::SourceCall> source_call(const Device& device, con
         const auto& all = devices();
         const auto found =
             std::find_if(all.begin(), all.end(), [&](const auto& d) { return d.get() == &device; });
-        const auto program =
-            build_source(source.text, source.is_portable, options, static_cast<int>(found - all.begin()));
-        return runtime::kernel_named("kernel_call", *program, source.name);
+        return build_source(source.text, source.is_portable, options, static_cast<int>(found - all.begin()));
       });
 }
 
@@ -292,6 +327,7 @@ void run(const Device& device, const runtime::SourceCall& call, std::span<const 
   if (call.launch.grid.x == 0) return;
   std::vector<SourceArgument> arguments(call.kernel->parameters().size());
   std::vector<Memory> own(call.slots.size());
+  const std::byte zero{0};
   const auto place = [&](const runtime::SourceCall::Slot& slot) {
     return (slot.is_result ? outputs : inputs)[static_cast<std::size_t>(slot.position)];
   };
@@ -301,6 +337,8 @@ void run(const Device& device, const runtime::SourceCall& call, std::span<const 
     if (!is_whole) own[i] = device.allocate(static_cast<std::int64_t>(slot.bytes));
     if (!is_whole && !slot.is_result) device.copy(place(slot), {own[i].get(), 0}, slot.bytes);
     arguments[i].memory = is_whole ? place(slot).memory : own[i].get();
+    if (call.zeroes && slot.is_result)
+      device.fill({static_cast<cl_mem>(arguments[i].memory), 0}, {&zero, 1}, slot.bytes);
   }
   if (arguments.size() > call.slots.size()) arguments.back().local_bytes = call.launch.shared_bytes;
   call.kernel->launch(call.launch, arguments);

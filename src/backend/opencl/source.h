@@ -22,6 +22,6 @@ void run(const Device& device, const runtime::SourceCall& call, std::span<const 
          std::span<const Place> outputs);
 
 // The memory of a buffer of this backend; throws kInvalidArgument when it was donated. Beside the buffers.
-Place place_of(const runtime::Buffer& buffer);
+Place place_of(const runtime::BufferPart& part);
 
 }  // namespace systole::opencl

@@ -3,9 +3,11 @@
 // What kernels.h passes to a kernel, and says of a kernel's parameter, without the C++ types. For the
 // library's own use.
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -53,32 +55,55 @@ constexpr DType dtype_of_number() {
 template <Number T>
 inline constexpr DType number_dtype = dtype_of_number<T>();
 
+// The numbers that a std::array has, which may stand for a vector such as float4; of other structs nothing is
+// known but their size.
+template <class T>
+struct Lanes {
+  static constexpr std::optional<DType> kDType{};
+  static constexpr int kCount = 1;
+};
+template <Number T, std::size_t N>
+struct Lanes<std::array<T, N>> {
+  static constexpr std::optional<DType> kDType = number_dtype<T>;
+  static constexpr int kCount = static_cast<int>(N);
+};
+
 struct KernelValue {
   enum class Kind : std::uint8_t { array, signed_integer, unsigned_integer, floating, local, bytes };
 
   Kind kind = Kind::bytes;
-  std::optional<DType> dtype{};         // none: bytes
-  const DeviceMemory* named = nullptr;  // an array of the program's
-  DeviceMemory* writable = nullptr;     // the same unless it was given as const
-  DeviceMemory kept{};                  // an array without a name
-  std::int64_t signed_integer = 0;      // also the count of local memory
+  std::optional<DType> dtype{};          // none: bytes of a struct
+  int lanes = 1;                         // of bytes that are numbers
+  const DeviceMemory* named = nullptr;   // an array of the program's
+  DeviceMemory* writable = nullptr;      // the same unless it was given as const
+  std::shared_ptr<DeviceMemory> kept{};  // an array without a name
+  std::int64_t signed_integer = 0;       // also the count of local memory
   std::uint64_t unsigned_integer = 0;
   double floating = 0;
   std::vector<std::byte> bytes{};
 
-  const DeviceMemory& memory() const { return named != nullptr ? *named : kept; }
+  const DeviceMemory& memory() const { return named != nullptr ? *named : *kept; }
 
   static KernelValue array(DType dtype, const DeviceMemory* named, DeviceMemory* writable) {
     return {.kind = Kind::array, .dtype = dtype, .named = named, .writable = writable};
   }
+  // What is written to a view is written to its array, so one may be a temporary.
   static KernelValue array(DType dtype, const DeviceMemory& temporary) {
-    return {.kind = Kind::array, .dtype = dtype, .kept = temporary};
+    KernelValue value{
+        .kind = Kind::array, .dtype = dtype, .kept = std::make_shared<DeviceMemory>(temporary.alias())};
+    if (temporary.is_view()) value.writable = value.kept.get();
+    return value;
   }
   static KernelValue local(DType dtype, std::int64_t count) {
     return {.kind = Kind::local, .dtype = dtype, .signed_integer = count};
   }
-  static KernelValue copy_of(std::span<const std::byte> bytes) {
-    return {.kind = Kind::bytes, .bytes = {bytes.begin(), bytes.end()}};
+  template <class T>
+  static KernelValue copy_of(const T& x) {
+    const auto bytes = std::as_bytes(std::span(&x, 1));
+    return {.kind = Kind::bytes,
+            .dtype = Lanes<T>::kDType,
+            .lanes = Lanes<T>::kCount,
+            .bytes = {bytes.begin(), bytes.end()}};
   }
   template <Number T>
   static KernelValue number(T x);
@@ -114,6 +139,7 @@ struct DeclaredParameter {
   std::optional<DType> dtype{};
   bool is_const = false;
   std::size_t bytes = 0;  // of a struct
+  int lanes = 1;          // of a struct that is numbers
 };
 
 }  // namespace systole::detail

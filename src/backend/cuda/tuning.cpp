@@ -62,7 +62,7 @@ class Repeated {
 class Watch {
  public:
   Watch(const Device& device, Stream stream, Trial trial)
-      : stream_(stream), lanes_(device), trial_(std::move(trial)) {}
+      : stream_(stream), lanes_(device, false), trial_(std::move(trial)) {}
 
   double measure(int choice, double best) {
     trial_(choice, stream_);  // loads what it needs

@@ -4,19 +4,18 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
-#include "io/json.h"
+#include "profile/work.h"
 
 namespace systole {
 
 namespace {
 
+using profiling::Event;
 using timeline::Collected;
-using Event = Collected::Event;
 
 double seconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e9; }
 
@@ -27,37 +26,6 @@ namespace profiling {
 namespace {
 
 constexpr std::size_t kMostGaps = 100;  // that are kept
-
-// The details of an event, of step_details() and of CUPTI's records.
-struct Facts {
-  std::map<std::string, std::string, std::less<>> words;
-  std::map<std::string, std::int64_t, std::less<>> numbers;
-
-  std::string text(std::string_view name) const {
-    const auto found = words.find(name);
-    return found == words.end() ? std::string() : found->second;
-  }
-  std::int64_t number(std::string_view name) const {
-    const auto found = numbers.find(name);
-    return found == numbers.end() ? 0 : found->second;
-  }
-};
-
-Facts facts_of(std::string text) {
-  Facts facts;
-  if (text.empty()) return facts;
-  io::JsonReader reader(text, "timeline");
-  reader.begin_object();
-  for (std::string_view key; reader.next_key(key);) {
-    const std::string name(key);
-    switch (reader.kind()) {
-      case io::JsonReader::Kind::string: facts.words[name] = reader.string(); break;
-      case io::JsonReader::Kind::number: facts.numbers[name] = reader.integer(); break;
-      default: reader.skip();
-    }
-  }
-  return facts;
-}
 
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
@@ -74,29 +42,13 @@ struct Interval {
   std::uint32_t name;
 };
 
-// Work of a device: a kernel of a GPU, a step, or a run.
-struct Done {
-  const Event* event;
-  std::int64_t nanoseconds;  // its own, without what ran inside it
-};
-
-struct DeviceWork {
-  std::string device, source;
-  std::vector<Done> done;
-  std::int64_t nanoseconds = 0;  // of all
-};
-
 class Summary {
  public:
-  explicit Summary(const Collected& collected) : collected_(collected) {
-    std::set<std::uint32_t> distinct;
-    for (const Event& event : collected.events) distinct.insert(event.details);
-    for (const std::uint32_t d : distinct) facts_.emplace(d, facts_of(collected.texts[d]));
-  }
+  explicit Summary(const Collected& collected) : collected_(collected), reading_(collected) {}
 
   Profile profile() {
     Profile made;
-    const std::vector<DeviceWork> all = device_work();
+    const std::vector<DeviceWork> all = reading_.work();
     for (const DeviceWork& each : all) made.devices.push_back({each.device, seconds_of(each.nanoseconds)});
     const DeviceWork work = all.empty() ? DeviceWork{} : all.front();
     made.device = work.device;
@@ -111,84 +63,22 @@ class Summary {
   }
 
  private:
-  const std::string& text(std::uint32_t number) const { return collected_.texts[number]; }
-  bool is(const Event& event, std::string_view category) const { return text(event.category) == category; }
-  const Facts& facts(const Event& event) const { return facts_.at(event.details); }
-
-  // By device, the one that did most first. GPUs tell their own times; elsewhere steps are timed, and at
-  // least runs are.
-  std::vector<DeviceWork> device_work() const {
-    std::map<std::string, DeviceWork> gpus, steps, runs;
-    const auto add = [](std::map<std::string, DeviceWork>& to, const std::string& device, const char* source,
-                        const Done& done) {
-      DeviceWork& work = to[device];
-      work.device = device;
-      work.source = source;
-      work.done.push_back(done);
-      work.nanoseconds += done.nanoseconds;
-    };
-    std::map<std::uint32_t, std::vector<const Event*>> threads;
-    for (const Event& event : collected_.events) {
-      if (is(event, "gpu"))
-        add(gpus, text(event.row).substr(0, text(event.row).find(' ')), "CUPTI",
-            {&event, event.end - event.begin});
-      else if (is(event, "run") || is(event, "step") || is(event, "kernel"))
-        threads[event.row].push_back(&event);
-    }
-    for (auto& [thread, events] : threads)
-      for (const auto& [done, device] : own_times(events))
-        add(is(*done.event, "run") ? runs : steps, device, is(*done.event, "run") ? "runs" : "timers", done);
-    std::vector<DeviceWork> all;
-    for (std::map<std::string, DeviceWork>* kind : {&gpus, &steps, &runs})  // the best that is known of each
-      for (auto& [device, work] : *kind)
-        if (std::none_of(all.begin(), all.end(), [&](const DeviceWork& w) { return w.device == device; }))
-          all.push_back(std::move(work));
-    std::stable_sort(all.begin(), all.end(),
-                     [](const DeviceWork& a, const DeviceWork& b) { return a.nanoseconds > b.nanoseconds; });
-    return all;
-  }
-
-  // Of a thread's events, with the device that each is of: a step's is that of the run it is in. Loops are
-  // steps with steps inside.
-  std::vector<std::pair<Done, std::string>> own_times(std::vector<const Event*> events) const {
-    std::stable_sort(events.begin(), events.end(), [](const Event* a, const Event* b) {
-      return std::pair(a->begin, -a->end) < std::pair(b->begin, -b->end);
-    });
-    std::vector<std::pair<Done, std::string>> all;
-    std::vector<std::size_t> open;  // of `all`
-    for (const Event* event : events) {
-      while (!open.empty() && all[open.back()].first.event->end <= event->begin) open.pop_back();
-      std::string device = facts(*event).text("device");
-      if (!open.empty()) {
-        auto& [outer, outer_device] = all[open.back()];
-        if (device.empty()) device = outer_device;
-        if (!is(*outer.event, "run")) outer.nanoseconds -= event->end - event->begin;
-      }
-      open.push_back(all.size());
-      all.emplace_back(Done{event, event->end - event->begin}, std::move(device));
-    }
-    return all;
-  }
-
-  static std::string kind_of(const Facts& facts, std::string_view category) {
-    const std::string work = facts.text("work");
-    if (work.starts_with("copy")) return "copy";
-    if (work == "memset") return work;
-    if (const std::string kind = facts.text("kind"); !kind.empty()) return kind;
-    return category == "run" ? "run" : "kernel";
-  }
+  const std::string& text(std::uint32_t number) const { return reading_.text(number); }
+  bool is(const Event& event, std::string_view category) const { return reading_.is(event, category); }
 
   std::vector<Profile::Row> rows(const DeviceWork& work) const {
-    using Key = std::tuple<std::string, std::string, std::string, std::int64_t, std::int64_t, std::string>;
+    using Key =
+        std::tuple<bool, std::string, std::string, std::string, std::int64_t, std::int64_t, std::string>;
     std::map<Key, Profile::Row> all;
     for (const auto& [event, nanoseconds] : work.done) {
-      const Facts& f = facts(*event);
-      const std::string kind = kind_of(f, text(event->category));
+      const Facts& f = reading_.facts(*event);
+      const std::string kind = reading_.kind(*event);
       const bool is_move = !f.text("work").empty() && (kind == "copy" || kind == "memset");  // the driver's
       const bool is_loop = kind == "scan" || kind == "loop" || kind == "branch";  // the work is in its steps
       const std::string ran = is_move ? f.text("work") : is_loop || kind == "copy" ? "" : f.text("ran");
       const std::int64_t bytes = is_move || is_loop ? 0 : f.number("bytes");
-      Profile::Row& row = all[{text(event->name), kind, ran, bytes, f.number("flops"), f.text("dtype")}];
+      Profile::Row& row =
+          all[{is_move, text(event->name), kind, ran, bytes, f.number("flops"), f.text("dtype")}];
       row.name = text(event->name);
       row.kind = kind;
       row.ran = ran;
@@ -198,10 +88,7 @@ class Summary {
       row.tf32 = f.text("math") == "tf32";
       if (const std::optional<DType> dtype = parse_dtype(f.text("dtype"))) row.dtype = *dtype;
       if (row.calls == 0) row.declined = lines_of(f.text("declined"));
-      if (is_move)  // of one call: the mean
-        row.bytes += (f.number("bytes") - row.bytes) / (row.calls + 1);
-      else
-        row.bytes = bytes;
+      row.bytes = is_move ? row.bytes + f.number("bytes") : bytes;
       // A step may launch several kernels; one of them is its first.
       const bool is_part = !is_move && work.source == "CUPTI" && !f.text("kind").empty();
       if (!is_part || f.number("first") != 0) ++row.calls;
@@ -210,6 +97,7 @@ class Summary {
     std::vector<Profile::Row> made;
     for (auto& [key, row] : all) {
       row.calls = std::max<std::int64_t>(row.calls, 1);
+      if (std::get<bool>(key)) row.bytes /= row.calls;  // of one of the moves: the mean
       made.push_back(std::move(row));
     }
     return made;
@@ -266,7 +154,9 @@ class Summary {
   void find_reasons(std::vector<Profile::Gap>& gaps) const {
     std::vector<std::int64_t> shortest(gaps.size(), std::numeric_limits<std::int64_t>::max());
     for (const Event& event : collected_.events) {
-      if (!is(event, "run") && !is(event, "compile") && !is(event, "kernel") && !is(event, "user")) continue;
+      if (!is(event, "run") && !is(event, "compile") && !is(event, "kernel") && !is(event, "copy") &&
+          !is(event, "user"))
+        continue;
       const double begin = seconds_of(event.begin - collected_.begin),
                    end = seconds_of(event.end - collected_.begin);
       for (std::size_t i = 0; i < gaps.size(); ++i) {
@@ -309,7 +199,7 @@ class Summary {
   }
 
   const Collected& collected_;
-  std::map<std::uint32_t, Facts> facts_;
+  const Reading reading_;
 };
 
 }  // namespace
@@ -332,7 +222,9 @@ Profile summary(Collected collected) {
 void place_under(const Roof& roof, Profile& profile) {
   profile.roof = roof;
   for (Profile::Row& row : profile.rows) {
-    const bool is_on_device = row.ran == "copy on the device";
+    // Both ends of a processor's copies are its own memory.
+    const bool is_on_device =
+        row.ran == timeline::kOnDevice || (row.kind == "copy" && !row.ran.empty() && row.device == "cpu");
     if (!is_on_device && (row.ran.starts_with("copy") || row.kind == "memset"))
       continue;  // not by memory alone
     const double bytes = static_cast<double>(row.bytes) * (is_on_device ? 2 : 1);

@@ -411,6 +411,14 @@ void record_on(std::string_view row, std::string_view category, std::string_view
   });
 }
 
+void record_copy(std::string_view what, std::string_view device, std::int64_t bytes,
+                 std::int64_t begin) noexcept {
+  try {
+    record("copy", what, begin, now(), details({{"device", device}, {"work", what}, {"bytes", bytes}}));
+  } catch (...) {  // without memory a copy is missing
+  }
+}
+
 void level(std::string_view name, std::int64_t value) {
   if (state.load(std::memory_order_relaxed) != State::on) return;
   with_writer([&](Writer& w) {

@@ -4,6 +4,7 @@
 // asks is_on() first, which is one relaxed load when nothing is recorded.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -41,6 +42,12 @@ void record(std::string_view category, std::string_view name, std::int64_t begin
 // The same on a row that is no thread of this process, "cuda:0 stream 7" for instance.
 void record_on(std::string_view row, std::string_view category, std::string_view name, std::int64_t begin,
                std::int64_t end, std::string_view details = {});
+
+// A copy by a device, under the names that CUPTI's records get too.
+inline constexpr std::string_view kToDevice = "copy to the device", kToHost = "copy to the host",
+                                  kOnDevice = "copy on the device";
+void record_copy(std::string_view what, std::string_view device, std::int64_t bytes,
+                 std::int64_t begin) noexcept;  // until now
 
 // How much there is of something from now on, the bytes in use on a device for instance.
 void level(std::string_view name, std::int64_t value);
@@ -110,6 +117,25 @@ class Span {
   const std::string_view category_, name_, details_;
   const nvtx::Range range_;
   const std::int64_t begin_;
+};
+
+// Records the time from here to the end of the block as a copy. The texts must live as long.
+class Copy {
+ public:
+  Copy(std::string_view what, std::string_view device, std::size_t bytes)
+      : what_(what),
+        device_(device),
+        bytes_(static_cast<std::int64_t>(bytes)),
+        begin_(bytes > 0 && is_on() ? now() : -1) {}
+  ~Copy() {
+    if (begin_ >= 0) record_copy(what_, device_, bytes_, begin_);
+  }
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+
+ private:
+  const std::string_view what_, device_;
+  const std::int64_t bytes_, begin_;
 };
 
 }  // namespace systole::timeline

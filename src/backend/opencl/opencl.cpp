@@ -10,6 +10,7 @@
 #include "backend/opencl/executor.h"
 #include "backend/opencl/source.h"
 #include "eval/eval.h"
+#include "runtime/timeline.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 
@@ -91,6 +92,7 @@ class OpenClSession final : public runtime::Session {
         // The program works in the input's memory: in a copy when it is not ours to change.
         if (shared_[o] >= 0) {
           const DeviceBuffer& copy = own(results[0].back());
+          const timeline::Copy timed(timeline::kOnDevice, module_->device->where(), copy.bytes());
           module_->device->copy(inputs_[input], copy.place(), copy.bytes());
           inputs_[input] = copy.place();
         }
@@ -186,8 +188,10 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
     device_of(from.device().ordinal).read(place_of(from), to.data(), to.size());
   }
   void copy(const runtime::Buffer& from, runtime::Buffer& to) override {
-    device_of(from.device().ordinal)
-        .copy(place_of(from), place_of(to), static_cast<std::size_t>(from.type().bytes()));
+    const Device& device = device_of(from.device().ordinal);
+    const auto bytes = static_cast<std::size_t>(from.type().bytes());
+    const timeline::Copy timed(timeline::kOnDevice, device.where(), bytes);
+    device.copy(place_of(from), place_of(to), bytes);
   }
   void synchronize(int ordinal) override { device_of(ordinal).finish(); }
   void add_properties(DeviceProperties& known, int ordinal) override {

@@ -131,10 +131,8 @@ class OpenClKernel final : public runtime::SourceKernel {
     check(api().clEnqueueNDRangeKernel(device_.queue(), kernel_.get(), 3, nullptr, all.data(), block.data(),
                                        0, nullptr, nullptr),
           fmt::format("{}: clEnqueueNDRangeKernel", where_));
-    if (timeline::is_on())
-      device_.finish();  // the span is of the work, not of its launch
-    else
-      device_.flush();
+    device_.flush();
+    device_.finish_if_timed();
   }
 
  private:

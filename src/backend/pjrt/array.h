@@ -35,8 +35,10 @@ struct Shards {
 };
 using ShardsRef = std::shared_ptr<Shards>;  // changed by a sole holder only
 
-ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement);
-Literal download(const Client& client, const Shards& shards, const Type& type);
+// `device` is one of the client's: its backend's name is that of all of them.
+ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement,
+                 const DeviceName& device);
+Literal download(const Client& client, const Shards& shards, const Type& type, const DeviceName& device);
 
 class ArrayBuffer final : public runtime::Buffer {
  public:

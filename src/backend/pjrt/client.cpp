@@ -7,6 +7,7 @@
 
 #include "backend/pjrt/wire.h"
 #include "base/env.h"
+#include "runtime/timeline.h"
 
 namespace systole::pjrt {
 
@@ -121,14 +122,6 @@ struct InFlight {
   Event done;
   std::atomic<bool> handed = false;  // to the plugin, whose own order of things need not be ours
 };
-
-// The plugin reads the value until this returns.
-void settle(const Api& api, const Event& done) {
-  if (!done) return;
-  SYSTOLE_PJRT_ARGS(PJRT_Event_Await, args);
-  args.event = done.get();
-  api.discard(api.table().PJRT_Event_Await(&args));
-}
 
 void finish(PJRT_Error* error, void* argument) {
   const std::unique_ptr<InFlight> upload(static_cast<InFlight*>(argument));
@@ -296,7 +289,7 @@ DeviceBuffer Client::upload(const Literal& value, PJRT_Device* device) const {
     held->handed.store(true, std::memory_order_release);
     SYSTOLE_PJRT_CALL(api(), PJRT_Event_OnReady, ready);
   } catch (...) {
-    settle(api(), held->done);
+    settle(api(), held->done);  // the plugin reads the value until then
     throw;
   }
   held.release();  // finish() has it, or had it already
@@ -334,6 +327,14 @@ void Client::await_ready(PJRT_Buffer* buffer) const {
   SYSTOLE_PJRT_CALL(api(), PJRT_Buffer_ReadyEvent, args);
   const Event event(api(), args.event);
   await(api(), event, "PJRT_Buffer_ReadyEvent");
+}
+
+void Client::settle_if_timed(PJRT_Buffer* buffer) const noexcept {
+  if (!timeline::is_on() || !api().has(&PJRT_Api::PJRT_Buffer_ReadyEvent)) return;
+  SYSTOLE_PJRT_ARGS(PJRT_Buffer_ReadyEvent, args);
+  args.buffer = buffer;
+  if (PJRT_Error* const error = api().table().PJRT_Buffer_ReadyEvent(&args)) return api().discard(error);
+  settle(api(), Event(api(), args.event));
 }
 
 }  // namespace systole::pjrt

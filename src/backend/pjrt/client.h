@@ -59,6 +59,8 @@ class Client {
   DeviceBuffer upload(const Literal& value, PJRT_Device* device) const;
   Literal download(PJRT_Buffer* buffer, const Type& type) const;  // row-major; waits
   void await_ready(PJRT_Buffer* buffer) const;                    // throws what its making failed with
+  // Under a timeline waits until the buffer is there, or has failed: spans are of work, not of its beginning.
+  void settle_if_timed(PJRT_Buffer* buffer) const noexcept;
   std::mutex& launching() const { return launching_; }  // held while a program of several devices starts
 
  private:

@@ -6,6 +6,7 @@
 #include <typeinfo>
 
 #include "base/log.h"
+#include "runtime/timeline.h"
 
 namespace systole::pjrt {
 
@@ -72,8 +73,9 @@ class PjrtSession final : public runtime::Session {
       if (&array.client() == program_->client.get() && (!shards || *shards->placement == *place))
         return buffer;
     }
-    return std::make_shared<ArrayBuffer>(program_->client, program_->inputs[input], program_->first,
-                                         upload(*program_->client, buffer->to_host(), place));
+    return std::make_shared<ArrayBuffer>(
+        program_->client, program_->inputs[input], program_->first,
+        upload(*program_->client, buffer->to_host(), place, program_->first));
   }
 
  private:
@@ -158,7 +160,9 @@ class PjrtSession final : public runtime::Session {
     }
     log(LogLevel::debug,
         fmt::format("{}: {} is moved to other devices", program_->first.to_string(), label(i)));
-    return upload(*program_->client, download(*program_->client, *shards, program_->inputs[i]), place);
+    const Client& client = *program_->client;
+    return upload(client, download(client, *shards, program_->inputs[i], program_->first), place,
+                  program_->first);
   }
 
   // After a failure the Buffers have what was taken from them.
@@ -190,26 +194,37 @@ class PjrtSession final : public runtime::Session {
     args.num_devices = program_->devices;
     args.num_args = program_->inputs.size();
     args.output_lists = result_lists_.data();
-    if (program_->devices == 1) {
-      SYSTOLE_PJRT_CALL(program_->client->api(), PJRT_LoadedExecutable_Execute, args);
-    } else {
+    if (program_->devices > 1)
       launch_together(args);
-    }
+    else
+      launch(args, timeline::is_on() ? After::settle : After::nothing);
+  }
+
+  // What is done about a launch that is under way: under a timeline a run is its work, not its beginning.
+  enum class After { nothing, settle, check };
+
+  void launch(PJRT_LoadedExecutable_Execute_Args& args, After after) {
+    const Api& api = program_->client->api();
+    if (after == After::nothing) return SYSTOLE_PJRT_CALL(api, PJRT_LoadedExecutable_Execute, args);
+    std::vector<PJRT_Event*> done(program_->devices, nullptr);
+    args.device_complete_events = done.data();
+    SYSTOLE_PJRT_CALL(api, PJRT_LoadedExecutable_Execute, args);
+    std::vector<Event> events;
+    for (PJRT_Event* event : done) events.emplace_back(api, event);
+    for (const Event& event : events)
+      if (after == After::check)
+        await(api, event, "PJRT_LoadedExecutable_Execute");
+      else
+        settle(api, event);  // the results tell of a failure
   }
 
   // Every device must see the programs of several devices in one order, or those that meet in a collective
   // wait for each other. XLA's CPU client has a thread per device for that: one program at a time.
   void launch_together(PJRT_LoadedExecutable_Execute_Args& args) {
-    const Api& api = program_->client->api();
     const std::lock_guard lock(program_->client->launching());
-    std::vector<PJRT_Event*> done(program_->devices, nullptr);
-    const bool wait = program_->client->platform() == "cpu";
-    if (wait) args.device_complete_events = done.data();
-    SYSTOLE_PJRT_CALL(api, PJRT_LoadedExecutable_Execute, args);
-    std::vector<Event> events;
-    for (PJRT_Event* event : done) events.emplace_back(api, event);
-    for (const Event& event : events)
-      if (event) await(api, event, "PJRT_LoadedExecutable_Execute");
+    launch(args, program_->client->platform() == "cpu" ? After::check
+                 : timeline::is_on()                   ? After::settle
+                                                       : After::nothing);
   }
 
   std::vector<std::vector<BufferRef>> take_results(const RunArguments& arguments) {

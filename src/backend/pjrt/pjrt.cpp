@@ -102,8 +102,9 @@ class PjrtBackend final : public Backend {
 
   BufferRef upload(const Literal& value, int ordinal) override {
     const std::shared_ptr<const Client> client = client_with(ordinal, 1);
-    return std::make_shared<ArrayBuffer>(client, value.type(), named(ordinal),
-                                         pjrt::upload(*client, value, on_one_device(value.type(), ordinal)));
+    return std::make_shared<ArrayBuffer>(
+        client, value.type(), named(ordinal),
+        pjrt::upload(*client, value, on_one_device(value.type(), ordinal), named(ordinal)));
   }
 
   std::shared_ptr<const runtime::Executable> compile(const Graph& graph, int ordinal,

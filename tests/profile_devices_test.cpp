@@ -75,6 +75,26 @@ TEST_P(ProfileOn, HasACopyToTheDeviceAndOneToTheHostOfEveryRun) {
   }
 }
 
+// By what is allocated here, or by what the device itself tells.
+TEST_P(ProfileOn, HasItsMemoryAfterEveryArrayThatComesAndGoes) {
+  runtime::BufferRef kept = backend().upload(x_, device_.ordinal);  // before it begins
+  Profiler profiler({.roof = false});
+  runtime::BufferRef more = backend().upload(x_, device_.ordinal);
+  more.reset();
+  kept.reset();
+  const Profile p = profiler.stop();
+  const auto memory = std::find_if(p.memory.begin(), p.memory.end(),
+                                   [&](const Profile::Memory& m) { return m.device == device_.to_string(); });
+  ASSERT_NE(memory, p.memory.end());
+  ASSERT_EQ(memory->levels.size(), 4U);
+  const std::int64_t first = memory->levels[0].bytes;
+  EXPECT_GE(first, kBytes);
+  EXPECT_EQ(memory->levels[1].bytes, first + kBytes);
+  EXPECT_EQ(memory->levels[2].bytes, first);
+  EXPECT_EQ(memory->levels[3].bytes, first - kBytes);
+  EXPECT_EQ(memory->peak_bytes, first + kBytes);
+}
+
 std::string device_suffix(const testing::TestParamInfo<const char*>& info) {
   std::string text = info.param;
   std::replace(text.begin(), text.end(), ':', '_');

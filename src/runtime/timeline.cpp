@@ -448,7 +448,8 @@ Usages& usages() {
 
 }  // namespace
 
-Usage::Usage(std::string name) : name_(std::move(name)) {
+Usage::Usage(std::string name, std::function<std::int64_t()> told)
+    : name_(std::move(name)), told_(std::move(told)) {
   const std::lock_guard lock(usages().mutex);
   usages().all.push_back(this);
 }
@@ -460,7 +461,8 @@ Usage::~Usage() {
 
 void Usage::show(std::int64_t bytes) const noexcept {
   try {
-    level(name_, bytes);
+    const std::int64_t told = told_ ? told_() : 0;
+    level(name_, told > 0 ? told : bytes);
   } catch (...) {  // without memory a level is missing
   }
 }

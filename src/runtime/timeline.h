@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -55,7 +56,8 @@ void level(std::string_view name, std::int64_t value);
 // Bytes in use on a device, "cuda:0 memory", as a level: after every change, and when a recording begins.
 class Usage {
  public:
-  explicit Usage(std::string name);
+  // `told` is what the device itself says, 0 when it does not; it throws nothing.
+  explicit Usage(std::string name, std::function<std::int64_t()> told = {});
   ~Usage();
   Usage(const Usage&) = delete;
   Usage& operator=(const Usage&) = delete;
@@ -69,6 +71,7 @@ class Usage {
  private:
   void show(std::int64_t bytes) const noexcept;
   const std::string name_;
+  const std::function<std::int64_t()> told_;
   std::atomic<std::int64_t> bytes_{0};
 };
 

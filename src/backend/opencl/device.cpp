@@ -8,7 +8,6 @@
 
 #include "base/env.h"
 #include "base/log.h"
-#include "runtime/timeline.h"
 #include "systole/base/error.h"
 
 namespace systole::opencl {
@@ -75,6 +74,7 @@ Program owned(cl_program program) {
 Device::Device(cl_device_id id, int ordinal)
     : id_(id),
       where_(fmt::format("opencl:{}", ordinal)),
+      usage_(std::make_shared<timeline::Usage>(where_ + " memory")),
       name_(text_of(id, CL_DEVICE_NAME)),
       driver_(text_of(id, CL_DRIVER_VERSION)),
       options_(options_for(id)),
@@ -90,7 +90,11 @@ Memory Device::allocate(std::int64_t bytes) const {
   const cl_mem memory = api().clCreateBuffer(context_.get(), CL_MEM_READ_WRITE,
                                              static_cast<std::size_t>(bytes), nullptr, &status);
   check(status, fmt::format("clCreateBuffer of {} bytes", bytes));
-  return {memory, [](cl_mem m) { api().clReleaseMemObject(m); }};
+  usage_->add(bytes);
+  return {memory, [usage = usage_, bytes](cl_mem m) {
+            api().clReleaseMemObject(m);
+            usage->add(-bytes);
+          }};
 }
 
 void Device::write(Place to, const void* from, std::size_t bytes) const {

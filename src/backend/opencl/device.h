@@ -12,6 +12,7 @@
 #include "backend/opencl/api.h"
 #include "backend/opencl/limits.h"
 #include "runtime/disk_cache.h"
+#include "runtime/timeline.h"
 
 namespace systole::opencl {
 
@@ -61,6 +62,7 @@ class Device {
 
   cl_device_id id_;
   const std::string where_;
+  const std::shared_ptr<timeline::Usage> usage_;  // shared with memory, which may live longer
   std::string name_, driver_, options_;
   std::int64_t memory_bytes_ = 0;
   std::size_t argument_bytes_ = 0;

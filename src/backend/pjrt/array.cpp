@@ -91,10 +91,26 @@ PlacementRef on_mesh(const Type& type, const ir::Mesh& mesh, const ir::Sharding*
   return std::make_shared<const Placement>(std::move(placement));
 }
 
+Shards::~Shards() {
+  buffers.clear();  // first: the plugin may be asked what is left
+  set_placement(nullptr);
+}
+
+void Shards::set_placement(const PlacementRef& placement) {
+  if (placement_ == placement) return;
+  if (placement_) count(-1);
+  placement_ = placement;
+  if (placement_) count(1);
+}
+
+void Shards::count(int times) const {
+  const std::int64_t bytes = times * placement_->part.bytes();
+  for (const int ordinal : placement_->ordinals) client_.memory(ordinal).add(bytes);
+}
+
 ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement,
                  const DeviceName& device) {
-  auto shards = std::make_shared<Shards>();
-  shards->placement = placement;
+  auto shards = std::make_shared<Shards>(client);
   for (std::size_t d = 0; d < placement->ordinals.size(); ++d) {
     if (is_whole(*placement, value.type())) {
       shards->buffers.push_back(upload_part(client, value, device, placement->ordinals[d]));
@@ -104,11 +120,12 @@ ShardsRef upload(const Client& client, const Literal& value, const PlacementRef&
     copy_part(value, part.mutable_bytes(), part.dims(), placement->starts[d], nullptr);
     shards->buffers.push_back(upload_part(client, part, device, placement->ordinals[d]));
   }
+  shards->set_placement(placement);
   return shards;
 }
 
 Literal download(const Client& client, const Shards& shards, const Type& type, const DeviceName& device) {
-  const Placement& placement = *shards.placement;
+  const Placement& placement = *shards.placement();
   const auto from = [&](std::size_t d) {
     return download_part(client, shards.buffers[d].get(), placement.part, device, placement.ordinals[d]);
   };
@@ -141,8 +158,8 @@ runtime::Placement ArrayBuffer::placement() const {
   const ShardsRef held = shards();
   if (!held) return {{device_}, type_.shape};
   runtime::Placement out;
-  out.part = held->placement->part.shape;
-  for (const int ordinal : held->placement->ordinals)
+  out.part = held->placement()->part.shape;
+  for (const int ordinal : held->placement()->ordinals)
     out.devices.push_back({device_.backend, device_.plugin, ordinal});
   return out;
 }

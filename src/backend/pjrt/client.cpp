@@ -7,7 +7,7 @@
 
 #include "backend/pjrt/wire.h"
 #include "base/env.h"
-#include "runtime/timeline.h"
+#include "systole/runtime.h"
 
 namespace systole::pjrt {
 
@@ -88,16 +88,16 @@ std::string version_of(const Api& api, PJRT_Client* client) {
   return text_of(args.platform_version, args.platform_version_size);
 }
 
-std::int64_t memory_of(const Api& api, PJRT_Device* device) {
-  if (!api.has(&PJRT_Api::PJRT_Device_MemoryStats)) return 0;
+// Zeros where the plugin has no such figures, as on many platforms.
+PJRT_Device_MemoryStats_Args memory_of(const Api& api, PJRT_Device* device) noexcept {
   SYSTOLE_PJRT_ARGS(PJRT_Device_MemoryStats, args);
   args.device = device;
-  // Many platforms have no such figures.
+  if (!api.has(&PJRT_Api::PJRT_Device_MemoryStats)) return args;
   if (PJRT_Error* const error = api.table().PJRT_Device_MemoryStats(&args)) {
     api.discard(error);
-    return 0;
+    return {};
   }
-  return args.bytes_limit_is_set ? args.bytes_limit : 0;
+  return args;
 }
 
 Device describe(const Api& api, PJRT_Device* device) {
@@ -110,7 +110,9 @@ Device describe(const Api& api, PJRT_Device* device) {
   SYSTOLE_PJRT_ARGS(PJRT_DeviceDescription_Kind, kind);
   kind.device_description = args.device_description;
   SYSTOLE_PJRT_CALL(api, PJRT_DeviceDescription_Kind, kind);
-  return {device, id.id, text_of(kind.device_kind, kind.device_kind_size), memory_of(api, device)};
+  const PJRT_Device_MemoryStats_Args memory = memory_of(api, device);
+  return {device, id.id, text_of(kind.device_kind, kind.device_kind_size),
+          memory.bytes_limit_is_set ? memory.bytes_limit : 0};
 }
 
 // What an upload in flight reads from. The copy of the Literal shares its storage, which nobody writes to
@@ -207,6 +209,13 @@ Client::Client(const PluginSpec& spec)
   SYSTOLE_PJRT_CALL(api(), PJRT_Client_AddressableDevices, args);
   for (std::size_t i = 0; i < args.num_addressable_devices; ++i)
     devices_.push_back(describe(api(), args.addressable_devices[i]));
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    const bool is_tpu = spec.name == "tpu";  // which has a name of its own
+    const DeviceName name{is_tpu ? "tpu" : "pjrt", is_tpu ? "" : spec.name, static_cast<int>(i)};
+    memory_.push_back(std::make_unique<timeline::Usage>(
+        name.to_string() + " memory",
+        [this, device = devices_[i].device] { return memory_of(api(), device).bytes_in_use; }));
+  }
   std::string maker =
       fmt::format("{}PJRT {}.{}\n{} {}\n{}", file_identity(spec.library), api().major(), api().minor(),
                   platform_, version_of(api(), client_.get()), plugin_variables());

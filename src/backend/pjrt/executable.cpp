@@ -70,7 +70,7 @@ class PjrtSession final : public runtime::Session {
     if (typeid(*given) == typeid(ArrayBuffer)) {
       const auto& array = static_cast<const ArrayBuffer&>(*given);
       const ShardsRef shards = array.shards();
-      if (&array.client() == program_->client.get() && (!shards || *shards->placement == *place))
+      if (&array.client() == program_->client.get() && (!shards || *shards->placement() == *place))
         return buffer;
     }
     return std::make_shared<ArrayBuffer>(
@@ -147,14 +147,14 @@ class PjrtSession final : public runtime::Session {
     const PlacementRef& place = program_->arguments[list][i];
     PlacementRef& other = known_[list][i];
     copy_[list][i] = 0;
-    if (shards->placement == place || shards->placement == other) return shards;
-    if (*shards->placement == *place) {
-      other = shards->placement;
+    if (shards->placement() == place || shards->placement() == other) return shards;
+    if (*shards->placement() == *place) {
+      other = shards->placement();
       return shards;
     }
-    const std::vector<int>& there = shards->placement->ordinals;
+    const std::vector<int>& there = shards->placement()->ordinals;
     const auto here = std::find(there.begin(), there.end(), place->ordinals[0]);
-    if (place->ordinals.size() == 1 && shards->placement->part == place->part && here != there.end()) {
+    if (place->ordinals.size() == 1 && shards->placement()->part == place->part && here != there.end()) {
       copy_[list][i] = static_cast<std::size_t>(here - there.begin());
       return shards;
     }
@@ -238,7 +238,7 @@ class PjrtSession final : public runtime::Session {
       give_back(arguments, list, results[list]);
       for (std::size_t o = 0; o < program_->outputs.size(); ++o) {
         if (results[list][o]) continue;
-        auto shards = std::make_shared<Shards>();
+        auto shards = std::make_shared<Shards>(*program_->client);
         fill(*shards, list, o);
         results[list][o] = std::make_shared<ArrayBuffer>(program_->client, program_->outputs[o],
                                                          program_->devices_of[list], std::move(shards));
@@ -261,7 +261,8 @@ class PjrtSession final : public runtime::Session {
       ArrayBuffer& given = array(arguments, list, i);
       if (results[o] || (repeated_ && given.shards())) continue;
       ShardsRef shards = std::move(held_[list][i]);
-      if (!shards || !is_sole(shards) || copy_[list][i] != 0) shards = std::make_shared<Shards>();
+      if (!shards || !is_sole(shards) || copy_[list][i] != 0)
+        shards = std::make_shared<Shards>(*program_->client);
       fill(*shards, list, o);
       given.set(std::move(shards));
       results[o] = arguments.per_device[list][i];
@@ -276,7 +277,7 @@ class PjrtSession final : public runtime::Session {
     for (std::size_t d = 0; d < count; ++d)
       shards.buffers[d] =
           DeviceBuffer(program_->client->api(), std::exchange(results_[first + d][o], nullptr));
-    if (shards.placement != program_->results[list][o]) shards.placement = program_->results[list][o];
+    shards.set_placement(program_->results[list][o]);
   }
 
   void let_go() {

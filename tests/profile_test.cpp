@@ -541,6 +541,36 @@ TEST_F(ProfileOfAProgram, ATrainingThatIsShortIsRecordedAsFarAsItGoes) {
   EXPECT_GT(seen.plain_seconds, 0);
 }
 
+// The callback outlives the training, the recording does not.
+TEST_F(ProfileOfAProgram, ATrainingThatThrowsEndsItsRecording) {
+  const Points data = points(256);
+  Net net = seeded_net();
+  training::Trainer trainer(net, optim::Adam(net), {.loss = "cross_entropy"});
+  int seen = 0;
+  bool fails = true;
+  const training::FitOptions options{
+      .epochs = 1000,
+      .batch = 32,
+      .verbose = 0,
+      .callbacks = {training::profile_steps({.folder = {},
+                                             .skip = 0,
+                                             .steps = 4,
+                                             .stop = true,
+                                             .done = [&](const Profile&) { ++seen; },
+                                             .profile = {.roof = false}}),
+                    training::on_steps_end([&](training::Run&) {
+                      if (fails && timeline::is_on()) throw std::runtime_error("no more");
+                    })},
+      .steps_per_call = 2};
+  EXPECT_THROW(trainer.fit(data::arrays(data.x, data.y), options), std::runtime_error);
+  EXPECT_FALSE(timeline::is_on());
+  EXPECT_NO_THROW(static_cast<void>(Profiler({.roof = false}).stop()));
+  EXPECT_EQ(seen, 0);
+  fails = false;  // and the same callback records the next one
+  trainer.fit(data::arrays(data.x, data.y), options);
+  EXPECT_EQ(seen, 1);
+}
+
 TEST(PlainTime, IsTheMedianOfAsManyAsItsLengthAllows) {
   const auto measured = [](std::vector<double> times) {
     std::size_t count = 0;

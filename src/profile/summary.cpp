@@ -1,8 +1,10 @@
 #include "profile/summary.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -48,17 +50,25 @@ class Summary {
 
   Profile profile() {
     Profile made;
-    const std::vector<DeviceWork> all = reading_.work();
-    for (const DeviceWork& each : all) made.devices.push_back({each.device, seconds_of(each.nanoseconds)});
-    const DeviceWork work = all.empty() ? DeviceWork{} : all.front();
-    made.device = work.device;
-    made.source = work.source;
     made.seconds = seconds_of(collected_.end - collected_.begin);
     made.lost_events = collected_.lost;
-    made.rows = rows(work);
-    find_gaps(work, made);
     made.host_seconds = host_seconds();
     made.memory = memory();
+    std::vector<DeviceWork> all = reading_.work();
+    if (all.empty()) all.emplace_back();  // which is idle
+    for (const DeviceWork& work : all) {
+      Profile::Device device{work.device, work.source, seconds_of(work.nanoseconds)};
+      find_gaps(work, device, made.gaps);
+      for (Profile::Row& row : rows(work)) made.rows.push_back(std::move(row));
+      made.devices.push_back(std::move(device));
+    }
+    const Profile::Device& most = made.devices.front();
+    made.device = most.device;
+    made.source = most.source;
+    made.busy_seconds = most.busy_seconds;
+    made.idle_seconds = most.idle_seconds;
+    made.gap_count = most.gap_count;
+    if (made.device.empty()) made.devices.clear();
     return made;
   }
 
@@ -119,7 +129,7 @@ class Summary {
   }
 
   // The union of the device's work and what lies between, from the beginning to the end.
-  void find_gaps(const DeviceWork& work, Profile& made) const {
+  void find_gaps(const DeviceWork& work, Profile::Device& device, std::vector<Profile::Gap>& all) const {
     std::vector<Interval> intervals;
     for (const auto& [event, nanoseconds] : work.done)
       intervals.push_back({event->begin, event->end, event->name});
@@ -127,9 +137,10 @@ class Summary {
               [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
     std::int64_t at = collected_.begin, busy = 0;
     std::string last = "the beginning";
+    std::vector<Profile::Gap> gaps;
     const auto gap = [&](std::int64_t to, const std::string& before) {
       if (to <= at) return;
-      made.gaps.push_back({seconds_of(at - collected_.begin), seconds_of(to - at), last, before});
+      gaps.push_back({seconds_of(at - collected_.begin), seconds_of(to - at), last, before, "", work.device});
     };
     for (const Interval& interval : intervals) {
       const std::int64_t begin = std::clamp(interval.begin, collected_.begin, collected_.end),
@@ -140,14 +151,14 @@ class Summary {
       at = std::max(at, end);
     }
     gap(collected_.end, "the end");
-    made.busy_seconds = seconds_of(busy);
-    made.idle_seconds = 0;
-    for (const Profile::Gap& each : made.gaps) made.idle_seconds += each.seconds;
-    std::stable_sort(made.gaps.begin(), made.gaps.end(),
+    device.busy_seconds = seconds_of(busy);
+    for (const Profile::Gap& each : gaps) device.idle_seconds += each.seconds;
+    std::stable_sort(gaps.begin(), gaps.end(),
                      [](const Profile::Gap& a, const Profile::Gap& b) { return a.seconds > b.seconds; });
-    made.gap_count = std::ssize(made.gaps);
-    if (made.gaps.size() > kMostGaps) made.gaps.resize(kMostGaps);
-    find_reasons(made.gaps);
+    device.gap_count = std::ssize(gaps);
+    if (gaps.size() > kMostGaps) gaps.resize(kMostGaps);
+    find_reasons(gaps);
+    all.insert(all.end(), std::move_iterator(gaps.begin()), std::move_iterator(gaps.end()));
   }
 
   // Where the program was for at least half of each: the innermost such span of a thread.
@@ -194,7 +205,8 @@ class Summary {
       one.levels.push_back({seconds_of(level.at - collected_.begin), level.value});
     }
     std::vector<Profile::Memory> made;
-    for (auto& [name, one] : all) made.push_back(std::move(one));
+    for (auto& [name, one] : all)
+      if (one.peak_bytes > 0) made.push_back(std::move(one));  // else it was only looked at
     return made;
   }
 
@@ -220,8 +232,15 @@ Profile summary(Collected collected) {
 }
 
 void place_under(const Roof& roof, Profile& profile) {
-  profile.roof = roof;
+  const std::string& device = roof.device.empty() ? profile.device : roof.device;
+  if (device == profile.device) profile.roof = roof;
+  std::map<std::string, std::size_t> order;
+  for (Profile::Device& each : profile.devices) {
+    order.emplace(each.device, order.size());
+    if (each.device == device) each.roof = roof;
+  }
   for (Profile::Row& row : profile.rows) {
+    if (row.device != device) continue;
     // Both ends of a processor's copies are its own memory.
     const bool is_on_device =
         row.ran == timeline::kOnDevice || (row.kind == "copy" && !row.ran.empty() && row.device == "cpu");
@@ -231,25 +250,48 @@ void place_under(const Roof& roof, Profile& profile) {
     row.least_seconds = roof.least_seconds(bytes, static_cast<double>(row.flops), row.dtype, row.tf32);
   }
   // What nothing is known of may all be lost.
-  const auto key = [](const Profile::Row& row) {
-    return std::pair(row.least_seconds > 0 ? row.lost_seconds() : row.seconds, row.seconds);
+  const auto key = [&](const Profile::Row& row) {
+    return std::tuple(order[row.device], -(row.least_seconds > 0 ? row.lost_seconds() : row.seconds),
+                      -row.seconds);
   };
   std::stable_sort(profile.rows.begin(), profile.rows.end(),
-                   [&](const Profile::Row& a, const Profile::Row& b) { return key(a) > key(b); });
+                   [&](const Profile::Row& a, const Profile::Row& b) { return key(a) < key(b); });
+}
+
+std::vector<Profile::Span> first_spans(const Collected& all, std::size_t most) {
+  std::vector<std::size_t> order(all.events.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return all.events[a].begin < all.events[b].begin; });
+  order.resize(std::min(order.size(), most));
+  const Reading reading(all);
+  std::vector<Profile::Span> made;
+  made.reserve(order.size());
+  for (const std::size_t i : order) {
+    const Event& event = all.events[i];
+    const Facts& facts = reading.facts(event);
+    const std::string kind = reading.kind(event);
+    const bool is_move = kind == "copy" || kind == "memset";
+    made.push_back({.row = all.texts[event.row],
+                    .category = all.texts[event.category],
+                    .name = all.texts[event.name],
+                    .begin = seconds_of(event.begin - all.begin),
+                    .seconds = seconds_of(event.end - event.begin),
+                    .device = reading.device(i),
+                    .kind = kind,
+                    .ran = facts.text("ran"),
+                    .kernel = is_move ? std::string() : facts.text("work"),
+                    .bytes = facts.number("bytes"),
+                    .flops = facts.number("flops")});
+  }
+  return made;
 }
 
 }  // namespace profiling
 
 std::vector<Profile::Span> Profile::spans() const {
-  std::vector<Span> made;
-  if (!recording) return made;
-  const Collected& all = recording->collected;
-  made.reserve(all.events.size());
-  for (const Event& event : all.events)
-    made.push_back({all.texts[event.row], all.texts[event.category], all.texts[event.name],
-                    seconds_of(event.begin - all.begin), seconds_of(event.end - event.begin)});
-  std::stable_sort(made.begin(), made.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
-  return made;
+  if (!recording) return {};
+  return profiling::first_spans(recording->collected, recording->collected.events.size());
 }
 
 }  // namespace systole

@@ -90,6 +90,7 @@ std::vector<DeviceWork> Reading::work() const {
   };
   for (std::size_t i = 0; i < collected_.events.size(); ++i) {
     const Event& event = collected_.events[i];
+    if (device_[i] == 0) continue;
     if (is(event, "gpu"))
       add(gpus, "CUPTI", i);
     else if (is(event, "run"))

@@ -206,16 +206,28 @@ class PjrtSession final : public runtime::Session {
   void launch(PJRT_LoadedExecutable_Execute_Args& args, After after) {
     const Api& api = program_->client->api();
     if (after == After::nothing) return SYSTOLE_PJRT_CALL(api, PJRT_LoadedExecutable_Execute, args);
+    const std::int64_t begin = timeline::now();
     std::vector<PJRT_Event*> done(program_->devices, nullptr);
     args.device_complete_events = done.data();
     SYSTOLE_PJRT_CALL(api, PJRT_LoadedExecutable_Execute, args);
     std::vector<Event> events;
     for (PJRT_Event* event : done) events.emplace_back(api, event);
-    for (const Event& event : events)
+    for (std::size_t d = 0; d < events.size(); ++d) {
       if (after == After::check)
-        await(api, event, "PJRT_LoadedExecutable_Execute");
+        await(api, events[d], "PJRT_LoadedExecutable_Execute");
       else
-        settle(api, event);  // the results tell of a failure
+        settle(api, events[d]);  // the results tell of a failure
+      if (d > 0 && timeline::is_on()) record_run(d, begin);
+    }
+  }
+
+  // The run as a further device has it; of the first, whoever runs the session records it.
+  void record_run(std::size_t d, std::int64_t begin) const {
+    const DeviceName& first = program_->first;
+    const std::string device =
+        DeviceName{first.backend, first.plugin, first.ordinal + static_cast<int>(d)}.to_string();
+    timeline::record_on(device, "run", program_->label, begin, timeline::now(),
+                        timeline::details({{"device", device}}));
   }
 
   // Every device must see the programs of several devices in one order, or those that meet in a collective

@@ -121,6 +121,7 @@ class PjrtBackend final : public Backend {
     if ((collective || sharded) && !graph.mesh())
       throw Error(ErrorKind::kInvalidArgument, text_, "a graph with collectives or shardings needs a mesh");
     Program program;
+    program.label = "run " + graph.name();
     program.devices = static_cast<std::size_t>(collective || sharded ? graph.mesh()->size() : 1);
     program.lists = collective ? program.devices : 1;
     program.client = client_with(ordinal, program.devices);

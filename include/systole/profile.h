@@ -13,7 +13,7 @@
 // time, and all threads of the process.
 //
 // Device times are CUPTI's on CUDA, so a compiled step stays one launch. On cpu and opencl every step is
-// timed; on PJRT every run, as plugins tell no more. Copies are timed everywhere. What several devices did
+// timed; on PJRT every run, and not what is in it. Copies are timed everywhere. What several devices did
 // stands by device.
 
 #include <cstdint>

@@ -188,7 +188,6 @@ TEST(ProfileSummary, RunsAreWhatIsKnownOfAPlugin) {
                         .profile();
   EXPECT_EQ(p.device, "pjrt:cpu");
   EXPECT_EQ(p.source, "runs");
-  ASSERT_EQ(p.rows.size(), 1U);
   EXPECT_EQ(p.rows[0].kind, "run");
   EXPECT_NEAR(p.rows[0].seconds, 70e-6, 1e-12);
   EXPECT_EQ(p.rows[0].calls, 2);
@@ -228,6 +227,31 @@ TEST(ProfileSummary, CountsCallsByTheirFirstLaunch) {
   EXPECT_EQ(p.gap_count, 13);
 }
 
+// Copies are work like any other, and not of the step or run that they are in.
+TEST(ProfileSummary, CopiesAreWorkOfTheirDevice) {
+  const Profile p =
+      Events(0, 100)
+          .add("main", "run", "run main", 10, 50, R"({"device":"pjrt:cpu:0"})")
+          .add("main", "copy", "copy to the device", 15, 25,
+               R"({"device":"pjrt:cpu:0","work":"copy to the device","bytes":100})")
+          .add("main", "copy", "copy to the host", 60, 65,
+               R"({"device":"pjrt:cpu:0","work":"copy to the host","bytes":3})")
+          .add("main", "copy", "copy to the host", 70, 75,
+               R"({"device":"pjrt:cpu:0","work":"copy to the host","bytes":8})")
+          .add("main", "copy", "copy to the device", 80, 82,
+               R"({"device":"cpu","work":"copy to the device","bytes":1000})")
+          .profile({.device = "cpu", .bytes_per_second = 4e9, .products = {{DType::f32, false, 1e12}}});
+  EXPECT_EQ(p.device, "pjrt:cpu:0");
+  EXPECT_EQ(p.source, "runs");  // and not only the copies
+  EXPECT_NEAR(p.busy_seconds, 50e-6, 1e-12);
+  EXPECT_NEAR(row(p, "run main").seconds, 30e-6, 1e-12);
+  EXPECT_EQ(row(p, "copy to the host").bytes, 5);  // of one, in the mean
+  EXPECT_EQ(row(p, "copy to the host").calls, 2);
+  const Profile::Row& on_cpu = p.rows.back();
+  EXPECT_EQ(on_cpu.device, "cpu");
+  EXPECT_NEAR(on_cpu.least_seconds, 0.5e-6, 1e-12);  // reads and writes its own memory
+}
+
 // Steps are of the device of the run that they are in.
 TEST(ProfileSummary, TellsDevicesApart) {
   const Profile p =
@@ -236,16 +260,72 @@ TEST(ProfileSummary, TellsDevicesApart) {
           .add("main", "run", "run small", 60, 90, R"({"device":"cpu"})")
           .add("main", "step", "k0 add", 61, 81, R"({"kind":"map","ran":"generated","bytes":8,"flops":2})")
           .add("main", "kernel", "mine", 92, 95, R"({"device":"opencl:0"})")
-          .profile();
+          .add("main", "step", "k1 mul", 85, 86, R"({"kind":"map","ran":"generated","bytes":8,"flops":2})")
+          .profile({.device = "cpu", .bytes_per_second = 1e9, .products = {{DType::f32, false, 1e12}}});
   EXPECT_EQ(p.device, "pjrt:cpu");
   EXPECT_EQ(p.source, "runs");
-  ASSERT_EQ(p.rows.size(), 1U);
-  EXPECT_EQ(p.rows[0].name, "run big");
   ASSERT_EQ(p.devices.size(), 3U);
   EXPECT_EQ(p.devices[1].device, "cpu");
-  EXPECT_NEAR(p.devices[1].seconds, 20e-6, 1e-12);
+  EXPECT_EQ(p.devices[1].source, "timers");
+  EXPECT_NEAR(p.devices[1].seconds, 21e-6, 1e-12);
   EXPECT_EQ(p.devices[2].device, "opencl:0");
-  EXPECT_NE(p.table().find("cpu worked too"), std::string::npos);
+  for (const Profile::Device& each : p.devices)
+    EXPECT_NEAR(each.busy_seconds + each.idle_seconds, p.seconds, 1e-12) << each.device;
+  EXPECT_NEAR(p.devices[1].busy_seconds, 21e-6, 1e-12);
+  EXPECT_NEAR(p.devices[2].idle_seconds, 97e-6, 1e-12);
+  EXPECT_EQ(p.busy_seconds, p.devices[0].busy_seconds);
+  // Each device has its rows, under its own roof, and its gaps.
+  ASSERT_EQ(p.rows.size(), 4U);
+  EXPECT_EQ(p.rows[0].name, "run big");
+  EXPECT_EQ(p.rows[0].least_seconds, 0);
+  EXPECT_EQ(p.rows[1].name, "k0 add");
+  EXPECT_NEAR(p.rows[1].lost_seconds(), 20e-6 - 8e-9, 1e-12);
+  EXPECT_EQ(p.rows[2].name, "k1 mul");
+  EXPECT_EQ(p.rows[3].device, "opencl:0");
+  EXPECT_FALSE(p.roof.defined());
+  EXPECT_TRUE(p.devices[1].roof.defined());
+  EXPECT_EQ(p.gaps[0].device, "pjrt:cpu");
+  EXPECT_NEAR(p.gaps[0].seconds, 40e-6, 1e-12);
+  EXPECT_EQ(p.gaps.back().device, "opencl:0");
+  const std::string table = p.table();
+  const std::size_t at = table.find("\ncpu: busy 21.0 %, idle 79.0 %\nroof");
+  EXPECT_NE(at, std::string::npos) << table;
+  EXPECT_LT(table.find("run big"), at);
+  EXPECT_GT(table.find("k0 add"), at);
+  const Json json = Json::parse(p.json());
+  EXPECT_EQ(json["devices"][1]["roof"]["bytes_per_second"], 1e9);
+  EXPECT_NEAR(json["devices"][2]["idle_seconds"].get<double>(), 97e-6, 1e-12);
+  EXPECT_EQ(json["rows"][3]["device"], "opencl:0");
+  EXPECT_EQ(json["gaps"].back()["device"], "opencl:0");
+}
+
+TEST(ProfileSummary, SpansTellWhatIsKnownOfThem) {
+  const std::vector<Profile::Span> spans =
+      Events(0, 100)
+          .add("main", "run", "run main", 0, 60, R"({"device":"cuda:0","bytes":7})")
+          .add("cuda:0 stream 7", "gpu", "k0 dot_general", 10, 20, kStep)
+          .add("cuda:0 stream 8", "gpu", "copy to the device", 20, 40,
+               R"({"work":"copy to the device","bytes":1000})")
+          .add("main", "run", "run small", 61, 70, R"({"device":"cpu"})")
+          .add("main", "step", "k0 add", 62, 65, R"({"kind":"map","ran":"generated","bytes":8,"flops":2})")
+          .add("main", "user", "load", 80, 90)
+          .profile()
+          .spans();
+  ASSERT_EQ(spans.size(), 6U);
+  const Profile::Span& gemm = spans[1];
+  EXPECT_EQ(gemm.device, "cuda:0");
+  EXPECT_EQ(gemm.kind, "library");
+  EXPECT_EQ(gemm.ran, "cublaslt.matmul");
+  EXPECT_EQ(gemm.kernel, "gemm");
+  EXPECT_EQ(gemm.bytes, 4000);
+  EXPECT_EQ(gemm.flops, 8000000);
+  EXPECT_EQ(spans[2].kind, "copy");
+  EXPECT_EQ(spans[2].kernel, "");
+  EXPECT_EQ(spans[2].bytes, 1000);
+  EXPECT_EQ(spans[3].kind, "run");
+  EXPECT_EQ(spans[4].device, "cpu");  // of the run that it is in
+  EXPECT_EQ(spans[4].kind, "map");
+  EXPECT_EQ(spans[5].device + spans[5].kind, "");
 }
 
 // What nothing is known of is not behind what lost a little.
@@ -539,6 +619,36 @@ TEST_F(ProfileOfAProgram, ATrainingThatIsShortIsRecordedAsFarAsItGoes) {
                .steps_per_call = 1});
   EXPECT_EQ(seen.steps, 64 - 6 - 30 - 6);  // what is warmed up, timed, and made ready
   EXPECT_GT(seen.plain_seconds, 0);
+}
+
+// The callback outlives the training, the recording does not.
+TEST_F(ProfileOfAProgram, ATrainingThatThrowsEndsItsRecording) {
+  const Points data = points(256);
+  Net net = seeded_net();
+  training::Trainer trainer(net, optim::Adam(net), {.loss = "cross_entropy"});
+  int seen = 0;
+  bool fails = true;
+  const training::FitOptions options{
+      .epochs = 1000,
+      .batch = 32,
+      .verbose = 0,
+      .callbacks = {training::profile_steps({.folder = {},
+                                             .skip = 0,
+                                             .steps = 4,
+                                             .stop = true,
+                                             .done = [&](const Profile&) { ++seen; },
+                                             .profile = {.roof = false}}),
+                    training::on_steps_end([&](training::Run&) {
+                      if (fails && timeline::is_on()) throw std::runtime_error("no more");
+                    })},
+      .steps_per_call = 2};
+  EXPECT_THROW(trainer.fit(data::arrays(data.x, data.y), options), std::runtime_error);
+  EXPECT_FALSE(timeline::is_on());
+  EXPECT_NO_THROW(static_cast<void>(Profiler({.roof = false}).stop()));
+  EXPECT_EQ(seen, 0);
+  fails = false;  // and the same callback records the next one
+  trainer.fit(data::arrays(data.x, data.y), options);
+  EXPECT_EQ(seen, 1);
 }
 
 TEST(PlainTime, IsTheMedianOfAsManyAsItsLengthAllows) {

@@ -13,7 +13,8 @@
 // time, and all threads of the process.
 //
 // Device times are CUPTI's on CUDA, so a compiled step stays one launch. On cpu and opencl every step is
-// timed; on PJRT every run, as plugins tell no more.
+// timed; on PJRT every run, and not what is in it. Copies are timed everywhere. What several devices did
+// stands by device.
 
 #include <cstdint>
 #include <filesystem>
@@ -82,12 +83,19 @@ struct SYSTOLE_API Profile {
     double begin = 0, seconds = 0;
     std::string after{}, before{};  // what ran before and after it
     std::string during{};           // where the program was in the library: "capture", "run main"
+    std::string device{};
   };
+  // What lies on the timeline, with what is known of it; the trace has all of its details.
   struct Span {
     std::string row{};       // "cuda:0 stream 7", "main"
-    std::string category{};  // gpu, step, run, compile, user, …
+    std::string category{};  // gpu, step, run, copy, compile, user, …
     std::string name{};
-    double begin = 0, seconds = 0;  // from the beginning of the profile
+    double begin = 0, seconds = 0;      // from the beginning of the profile
+    std::string device{};               // that it is work of, or for
+    std::string kind{};                 // as of a Row, of work alone
+    std::string ran{};                  // the library, or "generated"
+    std::string kernel{};               // that a GPU launched
+    std::int64_t bytes = 0, flops = 0;  // as the graph needs them; of a copy what it moved
   };
   struct Level {
     double at = 0;
@@ -99,25 +107,30 @@ struct SYSTOLE_API Profile {
     std::vector<Level> levels{};  // after every change
   };
 
-  struct DeviceTime {
+  // What a device did in all.
+  struct Device {
     std::string device{};
-    double seconds = 0;  // of its work, all added up
+    std::string source{};                       // of its times: "CUPTI", "timers", "runs"
+    double seconds = 0;                         // of its work, all added up
+    double busy_seconds = 0, idle_seconds = 0;  // their sum is the profile's `seconds`
+    std::int64_t gap_count = 0;
+    Roof roof{};
   };
 
   std::string title{};
-  std::string device{};                       // that did most: rows, gaps and the roof are its
-  std::vector<DeviceTime> devices{};          // all that worked, it first
+  std::vector<Device> devices{};              // all that worked, the one that did most first
+  std::string device{};                       // which that is; the next three and the roof are its too
   std::string source{};                       // of device times: "CUPTI", "timers", "runs"
-  std::int64_t steps = 0;                     // 0: not counted
-  double seconds = 0;                         // from start to stop
-  double busy_seconds = 0, idle_seconds = 0;  // of the device; their sum is `seconds`
-  double host_seconds = 0;                    // in which a thread was in the library
+  double busy_seconds = 0, idle_seconds = 0;  // their sum is `seconds`
+  std::int64_t gap_count = 0;
+  std::int64_t steps = 0;        // 0: not counted
+  double seconds = 0;            // from start to stop
+  double host_seconds = 0;       // in which a thread was in the library
   double plain_seconds = 0;      // as many such steps without a profiler, the median; 0: not measured
   std::int64_t lost_events = 0;  // that found no room
   Roof roof{};
-  std::vector<Row> rows{};     // by time lost, most first
-  std::vector<Gap> gaps{};     // the longest hundred, longest first
-  std::int64_t gap_count = 0;  // of all
+  std::vector<Row> rows{};  // by device, as `devices` has them; of each by time lost, most first
+  std::vector<Gap> gaps{};  // by device; of each the longest hundred, longest first
   std::vector<Memory> memory{};
   struct Recording;
   std::shared_ptr<const Recording> recording{};  // every event
@@ -126,8 +139,8 @@ struct SYSTOLE_API Profile {
 
   double slowdown() const;  // 1.03: three per cent; 0: not measured
 
-  std::string table(std::size_t most = 20) const;            // for a terminal of 120 columns
-  std::string json() const;                                  // without spans
+  std::string table(std::size_t most = 20) const;  // rows of each device; for a terminal of 120 columns
+  std::string json() const;                        // without spans
   void save_trace(const std::filesystem::path& file) const;  // of Perfetto and chrome://tracing
   void save_page(const std::filesystem::path& file) const;   // HTML that needs nothing else
   void save(const std::filesystem::path& folder) const;      // index.html, trace.json, profile.json
@@ -135,7 +148,7 @@ struct SYSTOLE_API Profile {
 
 struct ProfileOptions {
   std::string title{};
-  bool roof = true;                      // measure it, for the device that did most
+  bool roof = true;                      // measure it, for the device that did most and others that did much
   std::int64_t most_events = 4'000'000;  // what is more is counted and not kept
 };
 

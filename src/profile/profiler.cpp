@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "profile/plain.h"
@@ -82,17 +83,22 @@ Profile Profiler::stop() {
     throw Error(ErrorKind::kInvalidArgument, "Profiler::stop", "nothing is recorded",
                 "one stop() for each Profiler");
   wait_for_devices();
+  timeline::Collected collected = timeline::stop_collecting();  // waits for CUPTI's records
   impl_->is_recording = false;
-  Profile made = profiling::summary(timeline::stop_collecting());  // which waits for CUPTI's records
+  Profile made = profiling::summary(std::move(collected));
   made.title = impl_->options.title;
   made.steps = impl_->steps;
-  Roof roof;
-  if (impl_->options.roof && !made.device.empty()) try {
-      roof = Roof::measure(made.device);
+  profiling::place_under({}, made);
+  if (!impl_->options.roof) return made;
+  constexpr double kMuch = 0.01;  // of the time; for less, seconds of measuring tell too little
+  std::vector<std::string> devices;
+  for (const Profile::Device& each : made.devices)
+    if (each.device == made.device || each.seconds >= kMuch * made.seconds) devices.push_back(each.device);
+  for (const std::string& device : devices) try {
+      profiling::place_under(Roof::measure(device), made);
     } catch (const Error& error) {  // a device without room for it; what was recorded counts
-      log(LogLevel::warn, fmt::format("profiler: the roof is not known: {}", error.what()));
+      log(LogLevel::warn, fmt::format("profiler: the roof of {} is not known: {}", device, error.what()));
     }
-  profiling::place_under(roof, made);
   return made;
 }
 

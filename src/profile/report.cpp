@@ -1,4 +1,4 @@
-// A Profile as a table, as JSON, as a trace and as a page.
+// A Profile as JSON, as a trace and as a page.
 
 #include <fmt/format.h>
 
@@ -7,11 +7,13 @@
 #include <map>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/file.h"
 #include "io/json.h"
 #include "profile/page.h"
 #include "profile/summary.h"
+#include "profile/words.h"
 #include "systole/base/error.h"
 
 namespace systole {
@@ -19,55 +21,6 @@ namespace systole {
 namespace {
 
 constexpr std::size_t kMostSpans = 60'000, kMostLevels = 20'000;  // of a page
-
-// "12.3 µs"
-std::string time_text(double seconds) {
-  const double size = std::abs(seconds);
-  if (size == 0) return "0";
-  if (size < 1e-3) return fmt::format("{:.3g} µs", seconds * 1e6);
-  if (size < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
-  return fmt::format("{:.4g} s", seconds);
-}
-
-std::string bytes_text(double bytes) {
-  const char* unit = "B";
-  for (const char* next : {"KiB", "MiB", "GiB", "TiB"})
-    if (bytes >= 1024) {
-      bytes /= 1024;
-      unit = next;
-    }
-  return fmt::format("{:.4g} {}", bytes, unit);
-}
-
-// Columns of a text, which may have characters of several bytes.
-std::size_t columns(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-std::string cut(std::string_view text, std::size_t most) {
-  if (columns(text) <= most) return std::string(text);
-  std::string kept;
-  std::size_t count = 0;
-  for (const char c : text) {
-    if ((static_cast<unsigned char>(c) & 0xc0) != 0x80 && ++count == most) break;
-    kept += c;
-  }
-  return kept + "…";
-}
-
-std::string right(std::string_view text, std::size_t width) {
-  const std::size_t has = columns(text);
-  return std::string(width > has ? width - has : 0, ' ') + std::string(text);
-}
-
-std::string rate_text(double rate, double unit) {
-  return rate > 0 ? fmt::format("{:.3g}", rate / unit) : std::string("–");
-}
-
-std::string_view dtype_name(DType dtype, bool tf32) {
-  return tf32 && dtype == DType::f32 ? "tf32" : name(dtype);
-}
 
 double finite(double x) { return std::isfinite(x) ? x : 0; }
 
@@ -128,10 +81,37 @@ class Json {
   bool first_ = true;
 };
 
+void add_roof(Json& json, const Roof& roof) {
+  json.key("roof").open('{').field("device", std::string_view(roof.device));
+  json.field("bytes_per_second", roof.bytes_per_second).key("products").open('[');
+  for (const Roof::Product& product : roof.products)
+    json.open('{')
+        .field("dtype", profiling::product_name(product.dtype, product.tf32))
+        .field("flops_per_second", product.flops_per_second)
+        .close('}');
+  json.close(']').close('}');
+}
+
+void add_device(Json& json, const Profile::Device& device) {
+  json.open('{').field("device", std::string_view(device.device));
+  json.field("source", std::string_view(device.source)).field("seconds", device.seconds);
+  json.field("busy_seconds", device.busy_seconds).field("idle_seconds", device.idle_seconds);
+  json.field("gap_count", device.gap_count);
+  add_roof(json, device.roof);
+  json.close('}');
+}
+
+const Roof& roof_of(const Profile& profile, const std::string& device) {
+  for (const Profile::Device& each : profile.devices)
+    if (each.device == device) return each.roof;
+  return profile.roof;
+}
+
 void add_row(Json& json, const Profile::Row& row, const Roof& roof) {
-  json.open('{').field("name", std::string_view(row.name)).field("kind", std::string_view(row.kind));
+  json.open('{').field("device", std::string_view(row.device));
+  json.field("name", std::string_view(row.name)).field("kind", std::string_view(row.kind));
   json.field("ran", std::string_view(row.ran))
-      .field("dtype", dtype_name(row.dtype, row.tf32))
+      .field("dtype", profiling::product_name(row.dtype, row.tf32))
       .field("calls", row.calls);
   json.field("seconds", row.seconds).field("bytes", row.bytes).field("flops", row.flops);
   json.field("least_seconds", row.least_seconds).field("lost_seconds", row.lost_seconds());
@@ -166,12 +146,24 @@ void add_memory(Json& json, const Profile::Memory& memory, std::size_t most) {
   json.close(']').close('}');
 }
 
+// What is known of it but its times; the same for many.
+std::string facts_of(const Profile::Span& span) {
+  Json json;
+  json.open('{');
+  for (const auto& [key, text] : {std::pair("device", &span.device), std::pair("kind", &span.kind),
+                                  std::pair("ran", &span.ran), std::pair("kernel", &span.kernel)})
+    if (!text->empty()) json.field(key, std::string_view(*text));
+  if (span.bytes > 0) json.field("bytes", span.bytes);
+  if (span.flops > 0) json.field("flops", span.flops);
+  return json.close('}').text();
+}
+
 void add_timeline(Json& json, const Profile& profile) {
-  std::vector<Profile::Span> spans = profile.spans();
-  const std::size_t all = spans.size();
-  if (spans.size() > kMostSpans) spans.resize(kMostSpans);  // the first steps, whole
-  std::map<std::string, std::size_t, std::less<>> rows, categories, names;
-  std::vector<std::string> row_list, category_list, name_list;
+  const timeline::Collected none, &collected = profile.recording ? profile.recording->collected : none;
+  const std::size_t all = collected.events.size();
+  const std::vector<Profile::Span> spans = profiling::first_spans(collected, kMostSpans);
+  std::map<std::string, std::size_t, std::less<>> rows, categories, names, facts;
+  std::vector<std::string> row_list, category_list, name_list, fact_list;
   const auto number = [](auto& numbers, std::vector<std::string>& list, const std::string& text) {
     const auto [at, is_new] = numbers.try_emplace(text, list.size());
     if (is_new) list.push_back(text);
@@ -186,6 +178,7 @@ void add_timeline(Json& json, const Profile& profile) {
         .value(number(names, name_list, span.name))
         .value(span.begin * 1e6)
         .value(span.seconds * 1e6)
+        .value(number(facts, fact_list, facts_of(span)))
         .close(']');
   list.close(']');
   json.key("timeline").open('{');
@@ -197,6 +190,9 @@ void add_timeline(Json& json, const Profile& profile) {
   add_list("rows", row_list);
   add_list("categories", category_list);
   add_list("names", name_list);
+  json.key("facts").open('[');
+  for (const std::string& each : fact_list) json.json(each);
+  json.close(']');
   json.key("spans").json(list.text());
   json.field("left_out", static_cast<std::int64_t>(all - spans.size())).close('}');
 }
@@ -223,73 +219,6 @@ bool Profile::Row::memory_bound(const Roof& roof) const {
 
 double Profile::slowdown() const { return plain_seconds > 0 ? seconds / plain_seconds : 0; }
 
-std::string Profile::table(std::size_t most) const {
-  const double parts = steps > 0 ? static_cast<double>(steps) : 1;
-  const auto share = [&](double part, double of) { return of > 0 ? 100 * part / of : 0; };
-  std::string text = title.empty() ? "" : title + ", ";
-  text += fmt::format("{}: ", device.empty() ? "no device" : device);
-  if (steps > 0) text += fmt::format("{} steps, {} a step, ", steps, time_text(seconds / parts));
-  text +=
-      fmt::format("{} in all; busy {:.1f} %, idle {:.1f} %; in the library {:.1f} %\n", time_text(seconds),
-                  share(busy_seconds, seconds), share(idle_seconds, seconds), share(host_seconds, seconds));
-  if (plain_seconds > 0)
-    text += fmt::format("without the profiler {} a step: {}\n", time_text(plain_seconds / parts),
-                        slowdown() > 1 ? fmt::format("it costs {:.1f} %", 100 * (slowdown() - 1))
-                                       : std::string("it costs less than the time varies"));
-  if (roof.defined()) {
-    text += fmt::format("roof, as measured here: {:.4g} GB/s", roof.bytes_per_second / 1e9);
-    for (const Roof::Product& product : roof.products)
-      text += fmt::format(", {} {:.4g} TFLOP/s", dtype_name(product.dtype, product.tf32),
-                          product.flops_per_second / 1e12);
-    text += '\n';
-  }
-  for (std::size_t i = 1; i < devices.size(); ++i)
-    text += fmt::format("{} worked too, {} in all: it is not in this table\n", devices[i].device,
-                        time_text(devices[i].seconds));
-  for (const Memory& one : memory)
-    text += fmt::format("memory of {}: {} at most\n", one.device,
-                        bytes_text(static_cast<double>(one.peak_bytes)));
-  if (lost_events > 0) text += fmt::format("{} events found no room\n", lost_events);
-  if (rows.empty()) return text + "nothing ran on a device\n";
-  text +=
-      fmt::format("\n{}{}\n", steps > 0 ? "times are of a step; " : "",
-                  roof.defined() ? "most time lost against the roof comes first" : "the roof is not known");
-  text += "     lost      time  share  calls     GB/s  TFLOP/s   roof  bound   step\n";
-  double shown = 0;
-  for (std::size_t i = 0; i < std::min(most, rows.size()); ++i) {
-    const Row& row = rows[i];
-    shown += row.seconds;
-    const std::string calls = steps > 0 && row.calls % steps == 0
-                                  ? fmt::format("{}", row.calls / steps)
-                                  : fmt::format("{:.3g}", static_cast<double>(row.calls) / parts);
-    std::string what = row.name;
-    if (!row.ran.empty() && row.ran != "generated" && what.find(row.ran) == std::string::npos)
-      what += " by " + row.ran;
-    text += fmt::format("{} {} {:>5.1f}% {:>6} {:>8} {:>8} {:>6}  {:<7} {}\n",
-                        right(row.least_seconds > 0 ? time_text(row.lost_seconds() / parts) : "–", 9),
-                        right(time_text(row.seconds / parts), 9), share(row.seconds, busy_seconds), calls,
-                        rate_text(row.bytes_per_second(), 1e9), rate_text(row.flops_per_second(), 1e12),
-                        row.least_seconds > 0 ? fmt::format("{:.0f}%", 100 * row.share_of_roof()) : "–",
-                        row.least_seconds == 0   ? "–"
-                        : row.memory_bound(roof) ? "memory"
-                                                 : "maths",
-                        cut(what, 52));
-    for (const std::string& reason : row.declined)
-      text += fmt::format("{:>22}{}{}\n", "", reason.starts_with("timed") ? "" : "not ", cut(reason, 92));
-  }
-  if (rows.size() > most) {
-    double rest = 0;
-    for (std::size_t i = most; i < rows.size(); ++i) rest += rows[i].seconds;
-    text += fmt::format("{} {}  and {} more\n", right("", 9), right(time_text(rest / parts), 9),
-                        rows.size() - most);
-  }
-  if (!gaps.empty() && share(idle_seconds, seconds) >= 5)
-    text += fmt::format("longest time without work: {} after {}{}\n", time_text(gaps[0].seconds),
-                        cut(gaps[0].after, 60),
-                        gaps[0].during.empty() ? "" : ", the program in " + cut(gaps[0].during, 30));
-  return text;
-}
-
 namespace {
 
 std::string json_of(const Profile& p, bool for_page) {
@@ -300,21 +229,15 @@ std::string json_of(const Profile& p, bool for_page) {
   json.field("host_seconds", p.host_seconds).field("plain_seconds", p.plain_seconds);
   json.field("slowdown", p.slowdown()).field("lost_events", p.lost_events);
   json.field("gap_count", p.gap_count).key("devices").open('[');
-  for (const Profile::DeviceTime& each : p.devices)
-    json.open('{').field("device", std::string_view(each.device)).field("seconds", each.seconds).close('}');
+  for (const Profile::Device& each : p.devices) add_device(json, each);
   json.close(']');
-  json.key("roof").open('{').field("device", std::string_view(p.roof.device));
-  json.field("bytes_per_second", p.roof.bytes_per_second).key("products").open('[');
-  for (const Roof::Product& product : p.roof.products)
-    json.open('{')
-        .field("dtype", dtype_name(product.dtype, product.tf32))
-        .field("flops_per_second", product.flops_per_second)
-        .close('}');
-  json.close(']').close('}').key("rows").open('[');
-  for (const Profile::Row& row : p.rows) add_row(json, row, p.roof);
+  add_roof(json, p.roof);
+  json.key("rows").open('[');
+  for (const Profile::Row& row : p.rows) add_row(json, row, roof_of(p, row.device));
   json.close(']').key("gaps").open('[');
   for (const Profile::Gap& gap : p.gaps)
     json.open('{')
+        .field("device", std::string_view(gap.device))
         .field("begin", gap.begin)
         .field("seconds", gap.seconds)
         .field("after", std::string_view(gap.after))

@@ -1,22 +1,23 @@
 #include "profile/summary.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
-#include "io/json.h"
+#include "profile/work.h"
 
 namespace systole {
 
 namespace {
 
+using profiling::Event;
 using timeline::Collected;
-using Event = Collected::Event;
 
 double seconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e9; }
 
@@ -27,37 +28,6 @@ namespace profiling {
 namespace {
 
 constexpr std::size_t kMostGaps = 100;  // that are kept
-
-// The details of an event, of step_details() and of CUPTI's records.
-struct Facts {
-  std::map<std::string, std::string, std::less<>> words;
-  std::map<std::string, std::int64_t, std::less<>> numbers;
-
-  std::string text(std::string_view name) const {
-    const auto found = words.find(name);
-    return found == words.end() ? std::string() : found->second;
-  }
-  std::int64_t number(std::string_view name) const {
-    const auto found = numbers.find(name);
-    return found == numbers.end() ? 0 : found->second;
-  }
-};
-
-Facts facts_of(std::string text) {
-  Facts facts;
-  if (text.empty()) return facts;
-  io::JsonReader reader(text, "timeline");
-  reader.begin_object();
-  for (std::string_view key; reader.next_key(key);) {
-    const std::string name(key);
-    switch (reader.kind()) {
-      case io::JsonReader::Kind::string: facts.words[name] = reader.string(); break;
-      case io::JsonReader::Kind::number: facts.numbers[name] = reader.integer(); break;
-      default: reader.skip();
-    }
-  }
-  return facts;
-}
 
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
@@ -74,121 +44,51 @@ struct Interval {
   std::uint32_t name;
 };
 
-// Work of a device: a kernel of a GPU, a step, or a run.
-struct Done {
-  const Event* event;
-  std::int64_t nanoseconds;  // its own, without what ran inside it
-};
-
-struct DeviceWork {
-  std::string device, source;
-  std::vector<Done> done;
-  std::int64_t nanoseconds = 0;  // of all
-};
-
 class Summary {
  public:
-  explicit Summary(const Collected& collected) : collected_(collected) {
-    std::set<std::uint32_t> distinct;
-    for (const Event& event : collected.events) distinct.insert(event.details);
-    for (const std::uint32_t d : distinct) facts_.emplace(d, facts_of(collected.texts[d]));
-  }
+  explicit Summary(const Collected& collected) : collected_(collected), reading_(collected) {}
 
   Profile profile() {
     Profile made;
-    const std::vector<DeviceWork> all = device_work();
-    for (const DeviceWork& each : all) made.devices.push_back({each.device, seconds_of(each.nanoseconds)});
-    const DeviceWork work = all.empty() ? DeviceWork{} : all.front();
-    made.device = work.device;
-    made.source = work.source;
     made.seconds = seconds_of(collected_.end - collected_.begin);
     made.lost_events = collected_.lost;
-    made.rows = rows(work);
-    find_gaps(work, made);
     made.host_seconds = host_seconds();
     made.memory = memory();
+    std::vector<DeviceWork> all = reading_.work();
+    if (all.empty()) all.emplace_back();  // which is idle
+    for (const DeviceWork& work : all) {
+      Profile::Device device{work.device, work.source, seconds_of(work.nanoseconds)};
+      find_gaps(work, device, made.gaps);
+      for (Profile::Row& row : rows(work)) made.rows.push_back(std::move(row));
+      made.devices.push_back(std::move(device));
+    }
+    const Profile::Device& most = made.devices.front();
+    made.device = most.device;
+    made.source = most.source;
+    made.busy_seconds = most.busy_seconds;
+    made.idle_seconds = most.idle_seconds;
+    made.gap_count = most.gap_count;
+    if (made.device.empty()) made.devices.clear();
     return made;
   }
 
  private:
-  const std::string& text(std::uint32_t number) const { return collected_.texts[number]; }
-  bool is(const Event& event, std::string_view category) const { return text(event.category) == category; }
-  const Facts& facts(const Event& event) const { return facts_.at(event.details); }
-
-  // By device, the one that did most first. GPUs tell their own times; elsewhere steps are timed, and at
-  // least runs are.
-  std::vector<DeviceWork> device_work() const {
-    std::map<std::string, DeviceWork> gpus, steps, runs;
-    const auto add = [](std::map<std::string, DeviceWork>& to, const std::string& device, const char* source,
-                        const Done& done) {
-      DeviceWork& work = to[device];
-      work.device = device;
-      work.source = source;
-      work.done.push_back(done);
-      work.nanoseconds += done.nanoseconds;
-    };
-    std::map<std::uint32_t, std::vector<const Event*>> threads;
-    for (const Event& event : collected_.events) {
-      if (is(event, "gpu"))
-        add(gpus, text(event.row).substr(0, text(event.row).find(' ')), "CUPTI",
-            {&event, event.end - event.begin});
-      else if (is(event, "run") || is(event, "step") || is(event, "kernel"))
-        threads[event.row].push_back(&event);
-    }
-    for (auto& [thread, events] : threads)
-      for (const auto& [done, device] : own_times(events))
-        add(is(*done.event, "run") ? runs : steps, device, is(*done.event, "run") ? "runs" : "timers", done);
-    std::vector<DeviceWork> all;
-    for (std::map<std::string, DeviceWork>* kind : {&gpus, &steps, &runs})  // the best that is known of each
-      for (auto& [device, work] : *kind)
-        if (std::none_of(all.begin(), all.end(), [&](const DeviceWork& w) { return w.device == device; }))
-          all.push_back(std::move(work));
-    std::stable_sort(all.begin(), all.end(),
-                     [](const DeviceWork& a, const DeviceWork& b) { return a.nanoseconds > b.nanoseconds; });
-    return all;
-  }
-
-  // Of a thread's events, with the device that each is of: a step's is that of the run it is in. Loops are
-  // steps with steps inside.
-  std::vector<std::pair<Done, std::string>> own_times(std::vector<const Event*> events) const {
-    std::stable_sort(events.begin(), events.end(), [](const Event* a, const Event* b) {
-      return std::pair(a->begin, -a->end) < std::pair(b->begin, -b->end);
-    });
-    std::vector<std::pair<Done, std::string>> all;
-    std::vector<std::size_t> open;  // of `all`
-    for (const Event* event : events) {
-      while (!open.empty() && all[open.back()].first.event->end <= event->begin) open.pop_back();
-      std::string device = facts(*event).text("device");
-      if (!open.empty()) {
-        auto& [outer, outer_device] = all[open.back()];
-        if (device.empty()) device = outer_device;
-        if (!is(*outer.event, "run")) outer.nanoseconds -= event->end - event->begin;
-      }
-      open.push_back(all.size());
-      all.emplace_back(Done{event, event->end - event->begin}, std::move(device));
-    }
-    return all;
-  }
-
-  static std::string kind_of(const Facts& facts, std::string_view category) {
-    const std::string work = facts.text("work");
-    if (work.starts_with("copy")) return "copy";
-    if (work == "memset") return work;
-    if (const std::string kind = facts.text("kind"); !kind.empty()) return kind;
-    return category == "run" ? "run" : "kernel";
-  }
+  const std::string& text(std::uint32_t number) const { return reading_.text(number); }
+  bool is(const Event& event, std::string_view category) const { return reading_.is(event, category); }
 
   std::vector<Profile::Row> rows(const DeviceWork& work) const {
-    using Key = std::tuple<std::string, std::string, std::string, std::int64_t, std::int64_t, std::string>;
+    using Key =
+        std::tuple<bool, std::string, std::string, std::string, std::int64_t, std::int64_t, std::string>;
     std::map<Key, Profile::Row> all;
     for (const auto& [event, nanoseconds] : work.done) {
-      const Facts& f = facts(*event);
-      const std::string kind = kind_of(f, text(event->category));
+      const Facts& f = reading_.facts(*event);
+      const std::string kind = reading_.kind(*event);
       const bool is_move = !f.text("work").empty() && (kind == "copy" || kind == "memset");  // the driver's
       const bool is_loop = kind == "scan" || kind == "loop" || kind == "branch";  // the work is in its steps
       const std::string ran = is_move ? f.text("work") : is_loop || kind == "copy" ? "" : f.text("ran");
       const std::int64_t bytes = is_move || is_loop ? 0 : f.number("bytes");
-      Profile::Row& row = all[{text(event->name), kind, ran, bytes, f.number("flops"), f.text("dtype")}];
+      Profile::Row& row =
+          all[{is_move, text(event->name), kind, ran, bytes, f.number("flops"), f.text("dtype")}];
       row.name = text(event->name);
       row.kind = kind;
       row.ran = ran;
@@ -198,10 +98,7 @@ class Summary {
       row.tf32 = f.text("math") == "tf32";
       if (const std::optional<DType> dtype = parse_dtype(f.text("dtype"))) row.dtype = *dtype;
       if (row.calls == 0) row.declined = lines_of(f.text("declined"));
-      if (is_move)  // of one call: the mean
-        row.bytes += (f.number("bytes") - row.bytes) / (row.calls + 1);
-      else
-        row.bytes = bytes;
+      row.bytes = is_move ? row.bytes + f.number("bytes") : bytes;
       // A step may launch several kernels; one of them is its first.
       const bool is_part = !is_move && work.source == "CUPTI" && !f.text("kind").empty();
       if (!is_part || f.number("first") != 0) ++row.calls;
@@ -210,6 +107,7 @@ class Summary {
     std::vector<Profile::Row> made;
     for (auto& [key, row] : all) {
       row.calls = std::max<std::int64_t>(row.calls, 1);
+      if (std::get<bool>(key)) row.bytes /= row.calls;  // of one of the moves: the mean
       made.push_back(std::move(row));
     }
     return made;
@@ -231,7 +129,7 @@ class Summary {
   }
 
   // The union of the device's work and what lies between, from the beginning to the end.
-  void find_gaps(const DeviceWork& work, Profile& made) const {
+  void find_gaps(const DeviceWork& work, Profile::Device& device, std::vector<Profile::Gap>& all) const {
     std::vector<Interval> intervals;
     for (const auto& [event, nanoseconds] : work.done)
       intervals.push_back({event->begin, event->end, event->name});
@@ -239,9 +137,10 @@ class Summary {
               [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
     std::int64_t at = collected_.begin, busy = 0;
     std::string last = "the beginning";
+    std::vector<Profile::Gap> gaps;
     const auto gap = [&](std::int64_t to, const std::string& before) {
       if (to <= at) return;
-      made.gaps.push_back({seconds_of(at - collected_.begin), seconds_of(to - at), last, before});
+      gaps.push_back({seconds_of(at - collected_.begin), seconds_of(to - at), last, before, "", work.device});
     };
     for (const Interval& interval : intervals) {
       const std::int64_t begin = std::clamp(interval.begin, collected_.begin, collected_.end),
@@ -252,21 +151,23 @@ class Summary {
       at = std::max(at, end);
     }
     gap(collected_.end, "the end");
-    made.busy_seconds = seconds_of(busy);
-    made.idle_seconds = 0;
-    for (const Profile::Gap& each : made.gaps) made.idle_seconds += each.seconds;
-    std::stable_sort(made.gaps.begin(), made.gaps.end(),
+    device.busy_seconds = seconds_of(busy);
+    for (const Profile::Gap& each : gaps) device.idle_seconds += each.seconds;
+    std::stable_sort(gaps.begin(), gaps.end(),
                      [](const Profile::Gap& a, const Profile::Gap& b) { return a.seconds > b.seconds; });
-    made.gap_count = std::ssize(made.gaps);
-    if (made.gaps.size() > kMostGaps) made.gaps.resize(kMostGaps);
-    find_reasons(made.gaps);
+    device.gap_count = std::ssize(gaps);
+    if (gaps.size() > kMostGaps) gaps.resize(kMostGaps);
+    find_reasons(gaps);
+    all.insert(all.end(), std::move_iterator(gaps.begin()), std::move_iterator(gaps.end()));
   }
 
   // Where the program was for at least half of each: the innermost such span of a thread.
   void find_reasons(std::vector<Profile::Gap>& gaps) const {
     std::vector<std::int64_t> shortest(gaps.size(), std::numeric_limits<std::int64_t>::max());
     for (const Event& event : collected_.events) {
-      if (!is(event, "run") && !is(event, "compile") && !is(event, "kernel") && !is(event, "user")) continue;
+      if (!is(event, "run") && !is(event, "compile") && !is(event, "kernel") && !is(event, "copy") &&
+          !is(event, "user"))
+        continue;
       const double begin = seconds_of(event.begin - collected_.begin),
                    end = seconds_of(event.end - collected_.begin);
       for (std::size_t i = 0; i < gaps.size(); ++i) {
@@ -304,12 +205,13 @@ class Summary {
       one.levels.push_back({seconds_of(level.at - collected_.begin), level.value});
     }
     std::vector<Profile::Memory> made;
-    for (auto& [name, one] : all) made.push_back(std::move(one));
+    for (auto& [name, one] : all)
+      if (one.peak_bytes > 0) made.push_back(std::move(one));  // else it was only looked at
     return made;
   }
 
   const Collected& collected_;
-  std::map<std::uint32_t, Facts> facts_;
+  const Reading reading_;
 };
 
 }  // namespace
@@ -330,34 +232,66 @@ Profile summary(Collected collected) {
 }
 
 void place_under(const Roof& roof, Profile& profile) {
-  profile.roof = roof;
+  const std::string& device = roof.device.empty() ? profile.device : roof.device;
+  if (device == profile.device) profile.roof = roof;
+  std::map<std::string, std::size_t> order;
+  for (Profile::Device& each : profile.devices) {
+    order.emplace(each.device, order.size());
+    if (each.device == device) each.roof = roof;
+  }
   for (Profile::Row& row : profile.rows) {
-    const bool is_on_device = row.ran == "copy on the device";
+    if (row.device != device) continue;
+    // Both ends of a processor's copies are its own memory.
+    const bool is_on_device =
+        row.ran == timeline::kOnDevice || (row.kind == "copy" && !row.ran.empty() && row.device == "cpu");
     if (!is_on_device && (row.ran.starts_with("copy") || row.kind == "memset"))
       continue;  // not by memory alone
     const double bytes = static_cast<double>(row.bytes) * (is_on_device ? 2 : 1);
     row.least_seconds = roof.least_seconds(bytes, static_cast<double>(row.flops), row.dtype, row.tf32);
   }
   // What nothing is known of may all be lost.
-  const auto key = [](const Profile::Row& row) {
-    return std::pair(row.least_seconds > 0 ? row.lost_seconds() : row.seconds, row.seconds);
+  const auto key = [&](const Profile::Row& row) {
+    return std::tuple(order[row.device], -(row.least_seconds > 0 ? row.lost_seconds() : row.seconds),
+                      -row.seconds);
   };
   std::stable_sort(profile.rows.begin(), profile.rows.end(),
-                   [&](const Profile::Row& a, const Profile::Row& b) { return key(a) > key(b); });
+                   [&](const Profile::Row& a, const Profile::Row& b) { return key(a) < key(b); });
+}
+
+std::vector<Profile::Span> first_spans(const Collected& all, std::size_t most) {
+  std::vector<std::size_t> order(all.events.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return all.events[a].begin < all.events[b].begin; });
+  order.resize(std::min(order.size(), most));
+  const Reading reading(all);
+  std::vector<Profile::Span> made;
+  made.reserve(order.size());
+  for (const std::size_t i : order) {
+    const Event& event = all.events[i];
+    const Facts& facts = reading.facts(event);
+    const std::string kind = reading.kind(event);
+    const bool is_move = kind == "copy" || kind == "memset";
+    made.push_back({.row = all.texts[event.row],
+                    .category = all.texts[event.category],
+                    .name = all.texts[event.name],
+                    .begin = seconds_of(event.begin - all.begin),
+                    .seconds = seconds_of(event.end - event.begin),
+                    .device = reading.device(i),
+                    .kind = kind,
+                    .ran = facts.text("ran"),
+                    .kernel = is_move ? std::string() : facts.text("work"),
+                    .bytes = facts.number("bytes"),
+                    .flops = facts.number("flops")});
+  }
+  return made;
 }
 
 }  // namespace profiling
 
 std::vector<Profile::Span> Profile::spans() const {
-  std::vector<Span> made;
-  if (!recording) return made;
-  const Collected& all = recording->collected;
-  made.reserve(all.events.size());
-  for (const Event& event : all.events)
-    made.push_back({all.texts[event.row], all.texts[event.category], all.texts[event.name],
-                    seconds_of(event.begin - all.begin), seconds_of(event.end - event.begin)});
-  std::stable_sort(made.begin(), made.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
-  return made;
+  if (!recording) return {};
+  return profiling::first_spans(recording->collected, recording->collected.events.size());
 }
 
 }  // namespace systole

@@ -411,6 +411,14 @@ void record_on(std::string_view row, std::string_view category, std::string_view
   });
 }
 
+void record_copy(std::string_view what, std::string_view device, std::int64_t bytes,
+                 std::int64_t begin) noexcept {
+  try {
+    record("copy", what, begin, now(), details({{"device", device}, {"work", what}, {"bytes", bytes}}));
+  } catch (...) {  // without memory a copy is missing
+  }
+}
+
 void level(std::string_view name, std::int64_t value) {
   if (state.load(std::memory_order_relaxed) != State::on) return;
   with_writer([&](Writer& w) {
@@ -440,7 +448,8 @@ Usages& usages() {
 
 }  // namespace
 
-Usage::Usage(std::string name) : name_(std::move(name)) {
+Usage::Usage(std::string name, std::function<std::int64_t()> told)
+    : name_(std::move(name)), told_(std::move(told)) {
   const std::lock_guard lock(usages().mutex);
   usages().all.push_back(this);
 }
@@ -452,7 +461,8 @@ Usage::~Usage() {
 
 void Usage::show(std::int64_t bytes) const noexcept {
   try {
-    level(name_, bytes);
+    const std::int64_t told = told_ ? told_() : 0;
+    level(name_, told > 0 ? told : bytes);
   } catch (...) {  // without memory a level is missing
   }
 }

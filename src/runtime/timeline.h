@@ -4,7 +4,9 @@
 // asks is_on() first, which is one relaxed load when nothing is recorded.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -42,13 +44,20 @@ void record(std::string_view category, std::string_view name, std::int64_t begin
 void record_on(std::string_view row, std::string_view category, std::string_view name, std::int64_t begin,
                std::int64_t end, std::string_view details = {});
 
+// A copy by a device, under the names that CUPTI's records get too.
+inline constexpr std::string_view kToDevice = "copy to the device", kToHost = "copy to the host",
+                                  kOnDevice = "copy on the device";
+void record_copy(std::string_view what, std::string_view device, std::int64_t bytes,
+                 std::int64_t begin) noexcept;  // until now
+
 // How much there is of something from now on, the bytes in use on a device for instance.
 void level(std::string_view name, std::int64_t value);
 
 // Bytes in use on a device, "cuda:0 memory", as a level: after every change, and when a recording begins.
 class Usage {
  public:
-  explicit Usage(std::string name);
+  // `told` is what the device itself says, 0 when it does not; it throws nothing.
+  explicit Usage(std::string name, std::function<std::int64_t()> told = {});
   ~Usage();
   Usage(const Usage&) = delete;
   Usage& operator=(const Usage&) = delete;
@@ -62,6 +71,7 @@ class Usage {
  private:
   void show(std::int64_t bytes) const noexcept;
   const std::string name_;
+  const std::function<std::int64_t()> told_;
   std::atomic<std::int64_t> bytes_{0};
 };
 
@@ -110,6 +120,25 @@ class Span {
   const std::string_view category_, name_, details_;
   const nvtx::Range range_;
   const std::int64_t begin_;
+};
+
+// Records the time from here to the end of the block as a copy. The texts must live as long.
+class Copy {
+ public:
+  Copy(std::string_view what, std::string_view device, std::size_t bytes)
+      : what_(what),
+        device_(device),
+        bytes_(static_cast<std::int64_t>(bytes)),
+        begin_(bytes > 0 && is_on() ? now() : -1) {}
+  ~Copy() {
+    if (begin_ >= 0) record_copy(what_, device_, bytes_, begin_);
+  }
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+
+ private:
+  const std::string_view what_, device_;
+  const std::int64_t bytes_, begin_;
 };
 
 }  // namespace systole::timeline

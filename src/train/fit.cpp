@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -27,6 +28,22 @@ constexpr std::int64_t kStackedBytes = std::int64_t{64} << 20;  // of batches th
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+// Tells callbacks of a training that ends by an exception: they may live long after it.
+class Abandoning {
+ public:
+  explicit Abandoning(const std::vector<CallbackRef>& callbacks) : callbacks_(callbacks) {}
+  ~Abandoning() {
+    if (std::uncaught_exceptions() <= before_) return;
+    for (const CallbackRef& callback : callbacks_) callback->abandon();
+  }
+  Abandoning(const Abandoning&) = delete;
+  Abandoning& operator=(const Abandoning&) = delete;
+
+ private:
+  const std::vector<CallbackRef>& callbacks_;
+  const int before_ = std::uncaught_exceptions();
+};
 
 // Numbers as text, without loss.
 std::string exact(const std::vector<double>& numbers) {
@@ -121,6 +138,7 @@ struct Fit final : Run {
       progress_.say(message);
       log(LogLevel::warn, message);
     }
+    const Abandoning abandoning(options_.callbacks);
     for (const CallbackRef& callback : options_.callbacks) callback->begin(*this);
     for (std::size_t i = 0; i < callback_states_.size(); ++i)
       options_.callbacks[i]->restore(callback_states_[i]);

@@ -93,7 +93,12 @@ class ProfileSteps final : public Callback {
     if (state_ == State::recording && window_ && run.step() > window_->first) finish(run);
     if (state_ != State::done)
       run.say(fmt::format("profile_steps: the training ended before {} steps were recorded", options_.steps));
+    abandon();
+  }
+
+  void abandon() noexcept override {
     profiler_.reset();
+    window_.reset();
     state_ = State::done;
   }
 

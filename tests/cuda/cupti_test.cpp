@@ -379,10 +379,40 @@ TEST_F(Cupti, AGraphFromBeforeTheTimelineIsCapturedAnewOnce) {
   EXPECT_EQ(fake.violations(), "");
 }
 
+// On a device that was in use before it began.
+TEST_F(Cupti, ARecordingMayBeginWithACopy) {
+  FakeDriver fake;
+  const FakeCupti cupti(fake);
+  const Device device(0);
+  const runtime::BufferRef x = uploaded(numbers(1), device);
+  timeline::start_collecting(10'000);
+  EXPECT_EQ(cupti.subscribed, 0);
+  x->to_host();
+  EXPECT_EQ(cupti.subscribed, 1);
+  timeline::stop_collecting();
+}
+
 const Profile::Row& row_of(const Profile& profile, const std::string& name) {
   for (const Profile::Row& row : profile.rows)
     if (row.name == name) return row;
   throw std::runtime_error("no row " + name);
+}
+
+TEST_F(Cupti, CopiesAreTimedByTheClockWhereItDoesNotRecord) {
+  FakeDriver fake;
+  FakeCupti cupti(fake);
+  cupti.subscribe_status = 39;
+  const Device device(0);
+  const Literal value = numbers(1);
+  timeline::start_collecting(10'000);
+  uploaded(value, device)->to_host();
+  const Profile p = profiling::summary(timeline::stop_collecting());
+  EXPECT_EQ(p.device, "cuda:0");
+  EXPECT_EQ(p.source, "timers");
+  for (const char* name : {"copy to the device", "copy to the host"}) {
+    EXPECT_EQ(row_of(p, name).bytes, static_cast<std::int64_t>(value.byte_size())) << name;
+    EXPECT_EQ(row_of(p, name).calls, 1) << name;
+  }
 }
 
 // A graph that is captured once runs many times; a loop's body is captured as often as it runs in a launch; a

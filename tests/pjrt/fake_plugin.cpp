@@ -57,6 +57,7 @@ struct PJRT_Error : Counted {
 struct PJRT_Event : Counted {
   ~PJRT_Event() { abandoned += source != nullptr ? 1 : 0; }
   std::string failure;
+  bool is_slow = false;          // to come true
   const char* source = nullptr;  // what a transfer reads when it is waited for
   struct PJRT_Buffer* target = nullptr;
 };
@@ -163,6 +164,7 @@ PJRT_Error* destroy_event(PJRT_Event_Destroy_Args* args) {
   return nullptr;
 }
 PJRT_Error* await(PJRT_Event_Await_Args* args) {
+  if (args->event->is_slow) ::usleep(50'000);
   if (args->event->source != nullptr) {
     std::vector<char>& bytes = args->event->target->bytes;
     std::memcpy(bytes.data(), args->event->source, bytes.size());
@@ -217,6 +219,7 @@ PJRT_Error* device_kind(PJRT_DeviceDescription_Kind_Args* args) {
 PJRT_Error* memory_stats(PJRT_Device_MemoryStats_Args* args) {
   args->bytes_limit = 4096;
   args->bytes_limit_is_set = true;
+  if (fault == "tells its memory") args->bytes_in_use = 12345;
   return nullptr;
 }
 
@@ -302,6 +305,11 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
       if (o < args->num_args) buffer->bytes = args->argument_lists[d][o]->bytes;
       if (text.find("late") != std::string::npos) buffer->failure = "the chip went away";
       args->output_lists[d][o] = buffer;
+    }
+    if (args->device_complete_events != nullptr) {
+      auto* const done = args->device_complete_events[d] = new PJRT_Event;
+      done->is_slow = text.find("slow") != std::string::npos;
+      if (text.find("late") != std::string::npos) done->failure = "the chip went away";
     }
     for (std::size_t i = 0; i < args->num_args; ++i) {
       bool kept = false;

@@ -416,7 +416,7 @@ TEST_F(PjrtFake, ArrayThatSomebodyReadsIsNotTaken) {
   const auto& array = dynamic_cast<const ArrayBuffer&>(*x);
   const ShardsRef reading = array.shards();
   EXPECT_EQ(session->run({{{x}}, {0}})[0][0], x);
-  EXPECT_EQ(download(array.client(), *reading, type_).item<float>(), 5);
+  EXPECT_EQ(download(array.client(), *reading, type_, array.device()).item<float>(), 5);
   EXPECT_EQ(number(x), 5);
 }
 

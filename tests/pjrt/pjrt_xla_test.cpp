@@ -365,7 +365,7 @@ graph @double(%x: f32[8] {alias=0} sharding(["d"])) mesh(d=4) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(session->run({{{x}}, {0}})[0][0], x);
   const auto shards = dynamic_cast<const ArrayBuffer&>(*x).shards();
   ASSERT_EQ(shards->buffers.size(), 4u);
-  EXPECT_EQ(shards->placement->part.to_string(), "f32[2]");
+  EXPECT_EQ(shards->placement()->part.to_string(), "f32[2]");
   EXPECT_TRUE(x->to_host().same_bits(Literal::of<float>({8}, {0, 8, 16, 24, 32, 40, 48, 56})));
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What ran when, as a file that ui.perfetto.dev and chrome://tracing show: compilations, runs on every
-// backend, steps of the program with their kernels, and the program's own scopes.
+// What ran when, as a file that ui.perfetto.dev and chrome://tracing show: compilations, runs and copies
+// on every backend, steps of the program with their kernels, memory, and the program's own scopes.
 //
 //   Timeline::start("step.json");
 //   {

@@ -77,6 +77,7 @@ class SYSTOLE_API Callback {
   virtual bool acts_between_launches() const { return true; }
   virtual void epoch_end(Run&) {}
   virtual void end(Run&) {}
+  virtual void abandon() noexcept {}  // in the place of end() when fit throws: lets go of what it holds
   // What a checkpoint keeps of it, and takes back.
   struct State {
     std::string text;

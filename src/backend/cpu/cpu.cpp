@@ -21,6 +21,7 @@
 #include "backend/cpu/source.h"
 #include "base/parallel.h"
 #include "eval/eval.h"
+#include "runtime/timeline.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 
@@ -46,7 +47,9 @@ class HostBuffer final : public runtime::Buffer {
   Literal to_host() const override {
     if (donated_)
       refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated", {}, type_.to_string());
-    return Literal::copy_of(type_, {memory_.get(), static_cast<std::size_t>(type_.bytes())});
+    const auto bytes = static_cast<std::size_t>(type_.bytes());
+    const timeline::Copy timed(timeline::kToHost, kName, bytes);
+    return Literal::copy_of(type_, {memory_.get(), bytes});
   }
   std::byte* memory() const { return memory_.get(); }
   bool is_donated() const { return donated_; }
@@ -108,7 +111,9 @@ class CpuSession final : public runtime::Session {
         // The program works in the input's memory: in a copy when it is not ours to change.
         if (shared_[o] >= 0) {
           std::byte* const copy = own(result).memory();
-          if (copy != nullptr) std::memcpy(copy, inputs_[input], static_cast<std::size_t>(type.bytes()));
+          const auto bytes = static_cast<std::size_t>(type.bytes());
+          const timeline::Copy timed(timeline::kOnDevice, kName, bytes);
+          if (copy != nullptr) std::memcpy(copy, inputs_[input], bytes);
           inputs_[input] = copy;
         }
       }
@@ -180,6 +185,7 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
   }
   BufferRef upload(const Literal& value, int) override {
     Memory memory = take(static_cast<std::int64_t>(value.byte_size()));
+    const timeline::Copy timed(timeline::kToDevice, kName, value.byte_size());
     if (memory) std::memcpy(memory.get(), value.bytes(), value.byte_size());
     return std::make_shared<HostBuffer>(value.type(), std::move(memory));
   }
@@ -208,13 +214,16 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
     return std::make_shared<HostBuffer>(type, std::move(memory));
   }
   void write(const runtime::BufferPart& to, std::span<const std::byte> from) override {
+    const timeline::Copy timed(timeline::kToDevice, kName, from.size());
     if (!from.empty()) std::memcpy(memory_of(to), from.data(), from.size());
   }
   void read(const runtime::BufferPart& from, std::span<std::byte> to) override {
+    const timeline::Copy timed(timeline::kToHost, kName, to.size());
     if (!to.empty()) std::memcpy(to.data(), memory_of(from), to.size());
   }
   void copy(const runtime::BufferPart& from, const runtime::BufferPart& to) override {
-    write(to, {memory_of(from), from.bytes});
+    const timeline::Copy timed(timeline::kOnDevice, kName, from.bytes);
+    if (from.bytes > 0) std::memcpy(memory_of(to), memory_of(from), from.bytes);
   }
   void fill(const runtime::BufferPart& to, std::span<const std::byte> element,
             const runtime::WorkQueue*) override {

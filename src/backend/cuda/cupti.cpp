@@ -81,9 +81,9 @@ std::string readable(const char* name) {
 
 std::string_view copy_name(int kind) {
   switch (kind) {
-    case kHostToDevice: return "copy to the device";
-    case kDeviceToHost: return "copy to the host";
-    case kDeviceToDevice: return "copy on the device";
+    case kHostToDevice: return timeline::kToDevice;
+    case kDeviceToHost: return timeline::kToHost;
+    case kDeviceToDevice: return timeline::kOnDevice;
     default: return "copy";
   }
 }

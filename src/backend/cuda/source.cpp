@@ -48,6 +48,7 @@ class CudaKernel final : public runtime::SourceKernel {
         function_(loaded_->function(kernel.symbol)),
         name_(kernel.name),
         where_(fmt::format("kernel {} on cuda:{}", name_, device_.ordinal())),
+        details_(timeline::details({{"device", std::string_view(where_).substr(where_.rfind(' ') + 1)}})),
         parameters_(std::move(parameters)),
         most_threads_(function_attribute(function_, kFunctionMaxThreads)),
         threads_(is_fixed ? static_cast<std::int64_t>(kernel.most_threads) : 0),
@@ -64,8 +65,9 @@ class CudaKernel final : public runtime::SourceKernel {
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
 
   void launch(const Launch& launch, std::span<const SourceArgument> arguments) const override {
-    const timeline::Span span("kernel", name_);
+    const timeline::Span span("kernel", name_, details_);
     device_.activate();
+    static_cast<void>(cupti::recording_of(device_));  // it may be the first work of a recording
     prepare(launch);
     const Stream stream =
         stream_of(device_, runtime::queue_of(launch.stream, {"cuda", {}, device_.ordinal()}, where_));
@@ -182,7 +184,7 @@ class CudaKernel final : public runtime::SourceKernel {
   const std::shared_ptr<const LoadedSource> loaded_;
   const Device& device_;
   const Function function_;
-  const std::string name_, where_;
+  const std::string name_, where_, details_;  // details: on the timeline
   std::vector<SourceParameter> parameters_;
   const std::int64_t most_threads_;              // of a block; by __launch_bounds__ or by the registers
   const std::int64_t threads_;                   // S_KERNEL's; 0: any number

@@ -71,8 +71,10 @@ Program owned(cl_program program) {
 
 }  // namespace
 
-Device::Device(cl_device_id id)
+Device::Device(cl_device_id id, int ordinal)
     : id_(id),
+      where_(fmt::format("opencl:{}", ordinal)),
+      usage_(std::make_shared<timeline::Usage>(where_ + " memory")),
       name_(text_of(id, CL_DEVICE_NAME)),
       driver_(text_of(id, CL_DRIVER_VERSION)),
       options_(options_for(id)),
@@ -89,11 +91,17 @@ Memory Device::allocate(std::int64_t bytes) const {
   const cl_mem memory = api().clCreateBuffer(context_.get(), CL_MEM_READ_WRITE,
                                              static_cast<std::size_t>(bytes), nullptr, &status);
   check(status, fmt::format("clCreateBuffer of {} bytes", bytes));
-  return {memory, [](cl_mem m) { api().clReleaseMemObject(m); }};
+  usage_->add(bytes);
+  return {memory, [usage = usage_, bytes](cl_mem m) {
+            api().clReleaseMemObject(m);
+            usage->add(-bytes);
+          }};
 }
 
 void Device::write(Place to, const void* from, std::size_t bytes) const {
   if (bytes == 0) return;
+  finish_if_timed();
+  const timeline::Copy timed(timeline::kToDevice, where_, bytes);
   check(api().clEnqueueWriteBuffer(queue_.get(), to.memory, CL_TRUE, to.offset, bytes, from, 0, nullptr,
                                    nullptr),
         "clEnqueueWriteBuffer");
@@ -101,6 +109,8 @@ void Device::write(Place to, const void* from, std::size_t bytes) const {
 
 void Device::read(Place from, void* to, std::size_t bytes) const {
   if (bytes == 0) return;
+  finish_if_timed();
+  const timeline::Copy timed(timeline::kToHost, where_, bytes);
   check(api().clEnqueueReadBuffer(queue_.get(), from.memory, CL_TRUE, from.offset, bytes, to, 0, nullptr,
                                   nullptr),
         "clEnqueueReadBuffer");
@@ -111,6 +121,7 @@ void Device::copy(Place from, Place to, std::size_t bytes) const {
   check(api().clEnqueueCopyBuffer(queue_.get(), from.memory, to.memory, from.offset, to.offset, bytes, 0,
                                   nullptr, nullptr),
         "clEnqueueCopyBuffer");
+  finish_if_timed();
 }
 
 void Device::fill(Place to, std::span<const std::byte> element, std::size_t bytes) const {
@@ -139,6 +150,10 @@ void Device::launch(cl_kernel kernel, std::size_t groups, std::size_t threads) c
 void Device::flush() const { check(api().clFlush(queue_.get()), "clFlush"); }
 
 void Device::finish() const { check(api().clFinish(queue_.get()), "clFinish"); }
+
+void Device::finish_if_timed() const {
+  if (timeline::is_on()) finish();
+}
 
 void Device::compile(cl_program program) const {
   const cl_int status = api().clBuildProgram(program, 1, &id_, options_.c_str(), nullptr, nullptr);
@@ -218,7 +233,7 @@ Devices opened(const std::vector<cl_device_id>& ids) {
     std::string name = fmt::format("device {} of {}", i + 1, ids.size());
     try {
       name = text_of(ids[i], CL_DEVICE_NAME);
-      all.usable.push_back(std::make_unique<Device>(ids[i]));
+      all.usable.push_back(std::make_unique<Device>(ids[i], static_cast<int>(all.usable.size())));
     } catch (const Error& error) {  // one that is broken must not hide the others
       all.left_out +=
           fmt::format("{}{} cannot be used: {}", all.left_out.empty() ? "" : "; ", name, error.message());

@@ -13,6 +13,7 @@
 #include "backend/opencl/api.h"
 #include "backend/opencl/limits.h"
 #include "runtime/disk_cache.h"
+#include "runtime/timeline.h"
 
 namespace systole::opencl {
 
@@ -29,8 +30,9 @@ struct Place {
 
 class Device {
  public:
-  explicit Device(cl_device_id id);
+  Device(cl_device_id id, int ordinal);
 
+  const std::string& where() const { return where_; }  // "opencl:0"
   const std::string& name() const { return name_; }
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
@@ -40,14 +42,16 @@ class Device {
   std::size_t argument_bytes() const { return argument_bytes_; }  // that a kernel may have
 
   Memory allocate(std::int64_t bytes) const;  // null for nothing
+  // Both wait for all that was queued before.
   void write(Place to, const void* from, std::size_t bytes) const;
-  void read(Place from, void* to, std::size_t bytes) const;  // waits for all that was queued before
+  void read(Place from, void* to, std::size_t bytes) const;
   void copy(Place from, Place to, std::size_t bytes) const;
   void fill(Place to, std::span<const std::byte> element, std::size_t bytes) const;
   Memory part(Place begin, std::size_t bytes) const;  // as an object of its own; null where none may begin
   void launch(cl_kernel kernel, std::size_t groups, std::size_t threads) const;
   void flush() const;
-  void finish() const;  // waits for all that was queued
+  void finish() const;           // waits for all that was queued
+  void finish_if_timed() const;  // under a timeline, whose spans are of work and not of its launch
 
   // Throws kInternal with the driver's words for a source that it refuses.
   Program build(const std::string& source) const;
@@ -60,6 +64,8 @@ class Device {
   void compile(cl_program program) const;
 
   cl_device_id id_;
+  const std::string where_;
+  const std::shared_ptr<timeline::Usage> usage_;  // shared with memory, which may live longer
   std::string name_, driver_, options_;
   std::int64_t memory_bytes_ = 0;
   std::size_t argument_bytes_ = 0;

@@ -146,7 +146,7 @@ void Machine::run(std::size_t s, const runtime::Walker<Machine>& walker) {
   } else {
     evaluate(step, walker);
   }
-  if (timeline::is_on()) device_->finish();  // the span is of the work, not of its launch
+  device_->finish_if_timed();
 }
 
 // A buffer is two arguments: its memory object and where in it the buffer begins.

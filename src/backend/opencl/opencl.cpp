@@ -10,6 +10,7 @@
 #include "backend/opencl/executor.h"
 #include "backend/opencl/source.h"
 #include "eval/eval.h"
+#include "runtime/timeline.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 
@@ -91,6 +92,7 @@ class OpenClSession final : public runtime::Session {
         // The program works in the input's memory: in a copy when it is not ours to change.
         if (shared_[o] >= 0) {
           const DeviceBuffer& copy = own(results[0].back());
+          const timeline::Copy timed(timeline::kOnDevice, module_->device->where(), copy.bytes());
           module_->device->copy(inputs_[input], copy.place(), copy.bytes());
           inputs_[input] = copy.place();
         }
@@ -183,7 +185,9 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
     device_with(from).read(place_of(from), to.data(), to.size());
   }
   void copy(const runtime::BufferPart& from, const runtime::BufferPart& to) override {
-    device_with(from).copy(place_of(from), place_of(to), from.bytes);
+    const Device& device = device_with(from);
+    const timeline::Copy timed(timeline::kOnDevice, device.where(), from.bytes);
+    device.copy(place_of(from), place_of(to), from.bytes);
   }
   void fill(const runtime::BufferPart& to, std::span<const std::byte> element,
             const runtime::WorkQueue*) override {

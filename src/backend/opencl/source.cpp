@@ -136,10 +136,8 @@ class OpenClKernel final : public runtime::SourceKernel {
     for (std::size_t i = 0; i < arguments.size(); ++i)
       if (parts[i].is_copy && (parameters_[i].is_written || !parameters_[i].kind))
         device_.copy({parts[i].memory.get(), 0}, place_of(arguments[i].array), arguments[i].array.bytes);
-    if (timeline::is_on())
-      device_.finish();  // the span is of the work, not of its launch
-    else
-      device_.flush();
+    device_.flush();
+    device_.finish_if_timed();
   }
 
  private:

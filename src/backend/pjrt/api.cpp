@@ -121,4 +121,11 @@ void await(const Api& api, const Event& event, std::string_view doing) {
   api.check(api.table().PJRT_Event_Await(&args), doing);
 }
 
+void settle(const Api& api, const Event& event) noexcept {
+  if (!event || !api.has(&PJRT_Api::PJRT_Event_Await)) return;
+  SYSTOLE_PJRT_ARGS(PJRT_Event_Await, args);
+  args.event = event.get();
+  api.discard(api.table().PJRT_Event_Await(&args));
+}
+
 }  // namespace systole::pjrt

@@ -97,5 +97,7 @@ using ClientHandle = SYSTOLE_PJRT_HANDLE(PJRT_Client, client);
 
 // Waits for the event and throws what it failed with. A null event, of an old plugin, is done already.
 void await(const Api& api, const Event& event, std::string_view doing);
+// Waits for it, whatever becomes of it.
+void settle(const Api& api, const Event& event) noexcept;
 
 }  // namespace systole::pjrt

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/timeline.h"
+
 namespace systole::pjrt {
 
 namespace {
@@ -30,6 +32,29 @@ void copy_part(const Literal& whole, std::byte* part, const Ints& part_dims, con
     else
       std::memcpy(mine, whole.bytes() + at, length);
   }
+}
+
+std::string where(const DeviceName& device, int ordinal) {
+  return DeviceName{device.backend, device.plugin, ordinal}.to_string();
+}
+
+DeviceBuffer upload_part(const Client& client, const Literal& value, const DeviceName& device, int ordinal) {
+  PJRT_Device* const to = client.devices()[static_cast<std::size_t>(ordinal)].device;
+  if (!timeline::is_on()) return client.upload(value, to);
+  const std::string name = where(device, ordinal);
+  const timeline::Copy timed(timeline::kToDevice, name, value.byte_size());
+  DeviceBuffer buffer = client.upload(value, to);
+  client.settle_if_timed(buffer.get());
+  return buffer;
+}
+
+Literal download_part(const Client& client, PJRT_Buffer* buffer, const Type& type, const DeviceName& device,
+                      int ordinal) {
+  if (!timeline::is_on()) return client.download(buffer, type);
+  client.settle_if_timed(buffer);
+  const std::string name = where(device, ordinal);
+  const timeline::Copy timed(timeline::kToHost, name, static_cast<std::size_t>(type.bytes()));
+  return client.download(buffer, type);
 }
 
 }  // namespace
@@ -66,30 +91,50 @@ PlacementRef on_mesh(const Type& type, const ir::Mesh& mesh, const ir::Sharding*
   return std::make_shared<const Placement>(std::move(placement));
 }
 
-ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement) {
-  auto shards = std::make_shared<Shards>();
-  shards->placement = placement;
+Shards::~Shards() {
+  buffers.clear();  // first: the plugin may be asked what is left
+  set_placement(nullptr);
+}
+
+void Shards::set_placement(const PlacementRef& placement) {
+  if (placement_ == placement) return;
+  if (placement_) count(-1);
+  placement_ = placement;
+  if (placement_) count(1);
+}
+
+void Shards::count(int times) const {
+  const std::int64_t bytes = times * placement_->part.bytes();
+  for (const int ordinal : placement_->ordinals) client_.memory(ordinal).add(bytes);
+}
+
+ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement,
+                 const DeviceName& device) {
+  auto shards = std::make_shared<Shards>(client);
   for (std::size_t d = 0; d < placement->ordinals.size(); ++d) {
-    PJRT_Device* const device = client.devices()[static_cast<std::size_t>(placement->ordinals[d])].device;
     if (is_whole(*placement, value.type())) {
-      shards->buffers.push_back(client.upload(value, device));
+      shards->buffers.push_back(upload_part(client, value, device, placement->ordinals[d]));
       continue;
     }
     Literal part = Literal::uninitialized(placement->part);
     copy_part(value, part.mutable_bytes(), part.dims(), placement->starts[d], nullptr);
-    shards->buffers.push_back(client.upload(part, device));
+    shards->buffers.push_back(upload_part(client, part, device, placement->ordinals[d]));
   }
+  shards->set_placement(placement);
   return shards;
 }
 
-Literal download(const Client& client, const Shards& shards, const Type& type) {
-  const Placement& placement = *shards.placement;
-  if (is_whole(placement, type)) return client.download(shards.buffers[0].get(), type);
+Literal download(const Client& client, const Shards& shards, const Type& type, const DeviceName& device) {
+  const Placement& placement = *shards.placement();
+  const auto from = [&](std::size_t d) {
+    return download_part(client, shards.buffers[d].get(), placement.part, device, placement.ordinals[d]);
+  };
+  if (is_whole(placement, type)) return from(0);
   Literal whole = Literal::uninitialized(type);
   for (std::size_t d = 0; d < shards.buffers.size(); ++d) {
     const auto first = std::find(placement.starts.begin(), placement.starts.end(), placement.starts[d]);
     if (first != placement.starts.begin() + static_cast<std::ptrdiff_t>(d)) continue;  // a copy of that part
-    Literal part = client.download(shards.buffers[d].get(), placement.part);
+    Literal part = from(d);
     copy_part(whole, part.mutable_bytes(), part.dims(), placement.starts[d], whole.mutable_bytes());
   }
   return whole;
@@ -106,15 +151,15 @@ Literal ArrayBuffer::to_host() const {
   if (!held)
     throw Error(ErrorKind::kInvalidArgument, device_.to_string(), "a buffer is used after it was donated", {},
                 type_.to_string());
-  return download(*client_, *held, type_);
+  return download(*client_, *held, type_, device_);
 }
 
 runtime::Placement ArrayBuffer::placement() const {
   const ShardsRef held = shards();
   if (!held) return {{device_}, type_.shape};
   runtime::Placement out;
-  out.part = held->placement->part.shape;
-  for (const int ordinal : held->placement->ordinals)
+  out.part = held->placement()->part.shape;
+  for (const int ordinal : held->placement()->ordinals)
     out.devices.push_back({device_.backend, device_.plugin, ordinal});
   return out;
 }

@@ -29,14 +29,30 @@ PlacementRef on_one_device(const Type& type, int ordinal);
 // On the devices of the mesh, from `first` on: split as the sharding says, whole on each without one.
 PlacementRef on_mesh(const Type& type, const ir::Mesh& mesh, const ir::Sharding* sharding, int first);
 
-struct Shards {
+// The buffers of an array, whose bytes count as the client's memory once they have a placement.
+class Shards {
+ public:
+  explicit Shards(const Client& client) : client_(client) {}
+  ~Shards();
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
+  const PlacementRef& placement() const { return placement_; }
+  void set_placement(const PlacementRef& placement);
+
   std::vector<DeviceBuffer> buffers;
-  PlacementRef placement;
+
+ private:
+  void count(int times) const;
+
+  const Client& client_;
+  PlacementRef placement_;
 };
 using ShardsRef = std::shared_ptr<Shards>;  // changed by a sole holder only
 
-ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement);
-Literal download(const Client& client, const Shards& shards, const Type& type);
+// `device` is one of the client's: its backend's name is that of all of them.
+ShardsRef upload(const Client& client, const Literal& value, const PlacementRef& placement,
+                 const DeviceName& device);
+Literal download(const Client& client, const Shards& shards, const Type& type, const DeviceName& device);
 
 class ArrayBuffer final : public runtime::Buffer {
  public:

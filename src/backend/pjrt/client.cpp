@@ -7,6 +7,7 @@
 
 #include "backend/pjrt/wire.h"
 #include "base/env.h"
+#include "systole/runtime.h"
 
 namespace systole::pjrt {
 
@@ -87,16 +88,16 @@ std::string version_of(const Api& api, PJRT_Client* client) {
   return text_of(args.platform_version, args.platform_version_size);
 }
 
-std::int64_t memory_of(const Api& api, PJRT_Device* device) {
-  if (!api.has(&PJRT_Api::PJRT_Device_MemoryStats)) return 0;
+// Zeros where the plugin has no such figures, as on many platforms.
+PJRT_Device_MemoryStats_Args memory_of(const Api& api, PJRT_Device* device) noexcept {
   SYSTOLE_PJRT_ARGS(PJRT_Device_MemoryStats, args);
   args.device = device;
-  // Many platforms have no such figures.
+  if (!api.has(&PJRT_Api::PJRT_Device_MemoryStats)) return args;
   if (PJRT_Error* const error = api.table().PJRT_Device_MemoryStats(&args)) {
     api.discard(error);
-    return 0;
+    return {};
   }
-  return args.bytes_limit_is_set ? args.bytes_limit : 0;
+  return args;
 }
 
 Device describe(const Api& api, PJRT_Device* device) {
@@ -109,7 +110,9 @@ Device describe(const Api& api, PJRT_Device* device) {
   SYSTOLE_PJRT_ARGS(PJRT_DeviceDescription_Kind, kind);
   kind.device_description = args.device_description;
   SYSTOLE_PJRT_CALL(api, PJRT_DeviceDescription_Kind, kind);
-  return {device, id.id, text_of(kind.device_kind, kind.device_kind_size), memory_of(api, device)};
+  const PJRT_Device_MemoryStats_Args memory = memory_of(api, device);
+  return {device, id.id, text_of(kind.device_kind, kind.device_kind_size),
+          memory.bytes_limit_is_set ? memory.bytes_limit : 0};
 }
 
 // What an upload in flight reads from. The copy of the Literal shares its storage, which nobody writes to
@@ -121,14 +124,6 @@ struct InFlight {
   Event done;
   std::atomic<bool> handed = false;  // to the plugin, whose own order of things need not be ours
 };
-
-// The plugin reads the value until this returns.
-void settle(const Api& api, const Event& done) {
-  if (!done) return;
-  SYSTOLE_PJRT_ARGS(PJRT_Event_Await, args);
-  args.event = done.get();
-  api.discard(api.table().PJRT_Event_Await(&args));
-}
 
 void finish(PJRT_Error* error, void* argument) {
   const std::unique_ptr<InFlight> upload(static_cast<InFlight*>(argument));
@@ -214,6 +209,13 @@ Client::Client(const PluginSpec& spec)
   SYSTOLE_PJRT_CALL(api(), PJRT_Client_AddressableDevices, args);
   for (std::size_t i = 0; i < args.num_addressable_devices; ++i)
     devices_.push_back(describe(api(), args.addressable_devices[i]));
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    const bool is_tpu = spec.name == "tpu";  // which has a name of its own
+    const DeviceName name{is_tpu ? "tpu" : "pjrt", is_tpu ? "" : spec.name, static_cast<int>(i)};
+    memory_.push_back(std::make_unique<timeline::Usage>(
+        name.to_string() + " memory",
+        [this, device = devices_[i].device] { return memory_of(api(), device).bytes_in_use; }));
+  }
   std::string maker =
       fmt::format("{}PJRT {}.{}\n{} {}\n{}", file_identity(spec.library), api().major(), api().minor(),
                   platform_, version_of(api(), client_.get()), plugin_variables());
@@ -296,7 +298,7 @@ DeviceBuffer Client::upload(const Literal& value, PJRT_Device* device) const {
     held->handed.store(true, std::memory_order_release);
     SYSTOLE_PJRT_CALL(api(), PJRT_Event_OnReady, ready);
   } catch (...) {
-    settle(api(), held->done);
+    settle(api(), held->done);  // the plugin reads the value until then
     throw;
   }
   held.release();  // finish() has it, or had it already
@@ -334,6 +336,14 @@ void Client::await_ready(PJRT_Buffer* buffer) const {
   SYSTOLE_PJRT_CALL(api(), PJRT_Buffer_ReadyEvent, args);
   const Event event(api(), args.event);
   await(api(), event, "PJRT_Buffer_ReadyEvent");
+}
+
+void Client::settle_if_timed(PJRT_Buffer* buffer) const noexcept {
+  if (!timeline::is_on() || !api().has(&PJRT_Api::PJRT_Buffer_ReadyEvent)) return;
+  SYSTOLE_PJRT_ARGS(PJRT_Buffer_ReadyEvent, args);
+  args.buffer = buffer;
+  if (PJRT_Error* const error = api().table().PJRT_Buffer_ReadyEvent(&args)) return api().discard(error);
+  settle(api(), Event(api(), args.event));
 }
 
 }  // namespace systole::pjrt

@@ -14,6 +14,7 @@
 
 #include "backend/pjrt/plugin.h"
 #include "backend/pjrt/stored.h"
+#include "runtime/timeline.h"
 #include "systole/base/literal.h"
 
 namespace systole::pjrt {
@@ -51,6 +52,8 @@ class Client {
   const Api& api() const { return plugin_.api(); }
   const std::string& platform() const { return platform_; }
   std::span<const Device> devices() const { return devices_; }  // those this process can use
+  // Of arrays here; a timeline has what the plugin tells instead, where it does.
+  timeline::Usage& memory(int ordinal) const { return *memory_[static_cast<std::size_t>(ordinal)]; }
 
   // Or takes what an earlier process compiled from the disk.
   LoadedExecutable compile(const std::string& stablehlo, const Layout& layout) const;
@@ -59,6 +62,8 @@ class Client {
   DeviceBuffer upload(const Literal& value, PJRT_Device* device) const;
   Literal download(PJRT_Buffer* buffer, const Type& type) const;  // row-major; waits
   void await_ready(PJRT_Buffer* buffer) const;                    // throws what its making failed with
+  // Under a timeline waits until the buffer is there, or has failed: spans are of work, not of its beginning.
+  void settle_if_timed(PJRT_Buffer* buffer) const noexcept;
   std::mutex& launching() const { return launching_; }  // held while a program of several devices starts
 
  private:
@@ -68,6 +73,7 @@ class Client {
   ClientHandle client_;
   std::string platform_;
   std::vector<Device> devices_;
+  std::vector<std::unique_ptr<timeline::Usage>> memory_;  // by device
   std::unique_ptr<const StoredPrograms> stored_;
   mutable std::mutex launching_;
 };

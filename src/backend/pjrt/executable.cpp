@@ -6,6 +6,7 @@
 #include <typeinfo>
 
 #include "base/log.h"
+#include "runtime/timeline.h"
 
 namespace systole::pjrt {
 
@@ -69,11 +70,12 @@ class PjrtSession final : public runtime::Session {
     if (typeid(*given) == typeid(ArrayBuffer)) {
       const auto& array = static_cast<const ArrayBuffer&>(*given);
       const ShardsRef shards = array.shards();
-      if (&array.client() == program_->client.get() && (!shards || *shards->placement == *place))
+      if (&array.client() == program_->client.get() && (!shards || *shards->placement() == *place))
         return buffer;
     }
-    return std::make_shared<ArrayBuffer>(program_->client, program_->inputs[input], program_->first,
-                                         upload(*program_->client, buffer->to_host(), place));
+    return std::make_shared<ArrayBuffer>(
+        program_->client, program_->inputs[input], program_->first,
+        upload(*program_->client, buffer->to_host(), place, program_->first));
   }
 
  private:
@@ -145,20 +147,22 @@ class PjrtSession final : public runtime::Session {
     const PlacementRef& place = program_->arguments[list][i];
     PlacementRef& other = known_[list][i];
     copy_[list][i] = 0;
-    if (shards->placement == place || shards->placement == other) return shards;
-    if (*shards->placement == *place) {
-      other = shards->placement;
+    if (shards->placement() == place || shards->placement() == other) return shards;
+    if (*shards->placement() == *place) {
+      other = shards->placement();
       return shards;
     }
-    const std::vector<int>& there = shards->placement->ordinals;
+    const std::vector<int>& there = shards->placement()->ordinals;
     const auto here = std::find(there.begin(), there.end(), place->ordinals[0]);
-    if (place->ordinals.size() == 1 && shards->placement->part == place->part && here != there.end()) {
+    if (place->ordinals.size() == 1 && shards->placement()->part == place->part && here != there.end()) {
       copy_[list][i] = static_cast<std::size_t>(here - there.begin());
       return shards;
     }
     log(LogLevel::debug,
         fmt::format("{}: {} is moved to other devices", program_->first.to_string(), label(i)));
-    return upload(*program_->client, download(*program_->client, *shards, program_->inputs[i]), place);
+    const Client& client = *program_->client;
+    return upload(client, download(client, *shards, program_->inputs[i], program_->first), place,
+                  program_->first);
   }
 
   // After a failure the Buffers have what was taken from them.
@@ -190,26 +194,49 @@ class PjrtSession final : public runtime::Session {
     args.num_devices = program_->devices;
     args.num_args = program_->inputs.size();
     args.output_lists = result_lists_.data();
-    if (program_->devices == 1) {
-      SYSTOLE_PJRT_CALL(program_->client->api(), PJRT_LoadedExecutable_Execute, args);
-    } else {
+    if (program_->devices > 1)
       launch_together(args);
+    else
+      launch(args, timeline::is_on() ? After::settle : After::nothing);
+  }
+
+  // What is done about a launch that is under way: under a timeline a run is its work, not its beginning.
+  enum class After { nothing, settle, check };
+
+  void launch(PJRT_LoadedExecutable_Execute_Args& args, After after) {
+    const Api& api = program_->client->api();
+    if (after == After::nothing) return SYSTOLE_PJRT_CALL(api, PJRT_LoadedExecutable_Execute, args);
+    const std::int64_t begin = timeline::now();
+    std::vector<PJRT_Event*> done(program_->devices, nullptr);
+    args.device_complete_events = done.data();
+    SYSTOLE_PJRT_CALL(api, PJRT_LoadedExecutable_Execute, args);
+    std::vector<Event> events;
+    for (PJRT_Event* event : done) events.emplace_back(api, event);
+    for (std::size_t d = 0; d < events.size(); ++d) {
+      if (after == After::check)
+        await(api, events[d], "PJRT_LoadedExecutable_Execute");
+      else
+        settle(api, events[d]);  // the results tell of a failure
+      if (d > 0 && timeline::is_on()) record_run(d, begin);
     }
+  }
+
+  // The run as a further device has it; of the first, whoever runs the session records it.
+  void record_run(std::size_t d, std::int64_t begin) const {
+    const DeviceName& first = program_->first;
+    const std::string device =
+        DeviceName{first.backend, first.plugin, first.ordinal + static_cast<int>(d)}.to_string();
+    timeline::record_on(device, "run", program_->label, begin, timeline::now(),
+                        timeline::details({{"device", device}}));
   }
 
   // Every device must see the programs of several devices in one order, or those that meet in a collective
   // wait for each other. XLA's CPU client has a thread per device for that: one program at a time.
   void launch_together(PJRT_LoadedExecutable_Execute_Args& args) {
-    const Api& api = program_->client->api();
     const std::lock_guard lock(program_->client->launching());
-    std::vector<PJRT_Event*> done(program_->devices, nullptr);
-    const bool wait = program_->client->platform() == "cpu";
-    if (wait) args.device_complete_events = done.data();
-    SYSTOLE_PJRT_CALL(api, PJRT_LoadedExecutable_Execute, args);
-    std::vector<Event> events;
-    for (PJRT_Event* event : done) events.emplace_back(api, event);
-    for (const Event& event : events)
-      if (event) await(api, event, "PJRT_LoadedExecutable_Execute");
+    launch(args, program_->client->platform() == "cpu" ? After::check
+                 : timeline::is_on()                   ? After::settle
+                                                       : After::nothing);
   }
 
   std::vector<std::vector<BufferRef>> take_results(const RunArguments& arguments) {
@@ -223,7 +250,7 @@ class PjrtSession final : public runtime::Session {
       give_back(arguments, list, results[list]);
       for (std::size_t o = 0; o < program_->outputs.size(); ++o) {
         if (results[list][o]) continue;
-        auto shards = std::make_shared<Shards>();
+        auto shards = std::make_shared<Shards>(*program_->client);
         fill(*shards, list, o);
         results[list][o] = std::make_shared<ArrayBuffer>(program_->client, program_->outputs[o],
                                                          program_->devices_of[list], std::move(shards));
@@ -246,7 +273,8 @@ class PjrtSession final : public runtime::Session {
       ArrayBuffer& given = array(arguments, list, i);
       if (results[o] || (repeated_ && given.shards())) continue;
       ShardsRef shards = std::move(held_[list][i]);
-      if (!shards || !is_sole(shards) || copy_[list][i] != 0) shards = std::make_shared<Shards>();
+      if (!shards || !is_sole(shards) || copy_[list][i] != 0)
+        shards = std::make_shared<Shards>(*program_->client);
       fill(*shards, list, o);
       given.set(std::move(shards));
       results[o] = arguments.per_device[list][i];
@@ -261,7 +289,7 @@ class PjrtSession final : public runtime::Session {
     for (std::size_t d = 0; d < count; ++d)
       shards.buffers[d] =
           DeviceBuffer(program_->client->api(), std::exchange(results_[first + d][o], nullptr));
-    if (shards.placement != program_->results[list][o]) shards.placement = program_->results[list][o];
+    shards.set_placement(program_->results[list][o]);
   }
 
   void let_go() {

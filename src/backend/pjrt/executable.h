@@ -24,6 +24,7 @@ struct Program {
   std::vector<std::vector<PlacementRef>> arguments, results;  // by argument list, then input or output
   std::size_t lists = 1;                                      // argument lists of a run
   std::size_t devices = 1;
+  std::string label = "run";           // of a run on the timeline
   std::vector<DeviceName> devices_of;  // by argument list, of its results; make_executable() fills it
 };
 

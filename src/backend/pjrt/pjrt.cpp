@@ -102,8 +102,9 @@ class PjrtBackend final : public Backend {
 
   BufferRef upload(const Literal& value, int ordinal) override {
     const std::shared_ptr<const Client> client = client_with(ordinal, 1);
-    return std::make_shared<ArrayBuffer>(client, value.type(), named(ordinal),
-                                         pjrt::upload(*client, value, on_one_device(value.type(), ordinal)));
+    return std::make_shared<ArrayBuffer>(
+        client, value.type(), named(ordinal),
+        pjrt::upload(*client, value, on_one_device(value.type(), ordinal), named(ordinal)));
   }
 
   std::shared_ptr<const runtime::Executable> compile(const Graph& graph, int ordinal,
@@ -120,6 +121,7 @@ class PjrtBackend final : public Backend {
     if ((collective || sharded) && !graph.mesh())
       throw Error(ErrorKind::kInvalidArgument, text_, "a graph with collectives or shardings needs a mesh");
     Program program;
+    program.label = "run " + graph.name();
     program.devices = static_cast<std::size_t>(collective || sharded ? graph.mesh()->size() : 1);
     program.lists = collective ? program.devices : 1;
     program.client = client_with(ordinal, program.devices);

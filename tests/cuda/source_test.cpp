@@ -613,6 +613,13 @@ __global__ void twice(const float* x, float* y) {
   const KernelOp elsewhere({.name = "f", .sources = {.opencl = "__kernel void f() {}"}});
   const std::string words = error_of(ErrorKind::kUnsupported, [&] { elsewhere(x.tensor()).eval(); });
   EXPECT_TRUE(contains(words, "no source in this device's language and no body graph")) << words;
+  const KernelOp broken(
+      {.name = "broken",
+       .sources = {.cuda = "__global__ void broken(const float* x, float* y) { y[0] = nothing; }"}});
+  const std::string refused = error_of(ErrorKind::kParse, [&] { broken(x.tensor()).eval(); });
+  EXPECT_TRUE(contains(refused, "kernel_call broken: kernel source on cuda:0, line 1: ") &&
+              contains(refused, "identifier \"nothing\" is undefined"))
+      << refused;
 }
 
 TEST_F(CudaSource, ZeroedResultsAreSoInEveryLaunchOfAGraph) {
@@ -666,6 +673,10 @@ TEST_F(CudaSource, AnyCallOfTheDriverMayFailAndTheNextProgramRuns) {
     done.synchronize();
     const Tensor held = y.tensor();
     scale({.block = {3}})(x, y, 3, 3);
+    DeviceArray<double> wide("cuda:0", {4});
+    wide.view(1, 3).fill(1, stream);
+    wide.view(0, 2).copy_from(wide.view(1, 3));
+    wide.address();
     return std::pair{host.to_vector(), y.to_host()};
   };
   const std::pair wanted{Floats{2, 4, 6}, Floats{3, 6, 9}};

@@ -319,6 +319,23 @@ void f(real* y, real a, choice c, const real z[], long long begin, long long end
   error_of(ErrorKind::kDType, [&] { f({.block = {1}})(wide, 2, 1, y); });
 }
 
+// They are read whole, from addresses that allow it.
+TEST_P(CKernels, TakeVectors) {
+  const SourceModule module("cpu", R"(
+typedef float eight __attribute__((vector_size(32)));
+__attribute__((noinline)) void f(float* y, eight v, int i, long long begin, long long end) {
+  y[0] = v[i] * 2;
+})");
+  DeviceArray<float> y("cpu", {1});
+  const auto f = module.function<void(float*, std::array<float, 8>, int)>("f");
+  std::vector<std::vector<std::byte>> between;  // other places each time
+  for (int i = 0; i < 8; ++i) {
+    between.emplace_back(static_cast<std::size_t>(16 * i + 8));
+    f({.block = {1}})(y, {0, 1, 2, 3, 4, 5, 6, 7}, i);
+    EXPECT_EQ(y.to_host()[0], 2.0f * static_cast<float>(i));
+  }
+}
+
 // As those of the functions that call them are, or were.
 TEST_P(CKernels, MayHaveAnyName) {
   for (const std::string name : {"g", "size", "at", "x", "a", "begin", "list", "facts"}) {

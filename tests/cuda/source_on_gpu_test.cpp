@@ -120,6 +120,27 @@ __global__ void blur(const float* x, float* y, int n) {
   EXPECT_EQ(taps.to_host(), (Floats{0, 0, 1, 0, 0}));
 }
 
+TEST_F(SourceOnGpu, AVariableThatAnotherThreadSetsHasOneValueInALaunch) {
+  const SourceModule module(kGpu, R"(
+__constant__ int same[4096];
+__global__ void differing(int* y) {
+  for (int i = threadIdx.x; i < 4096; i += blockDim.x)
+    if (same[i] != same[0]) atomicAdd(y, 1);
+})");
+  const auto differing = module.function<void(int*)>("differing");
+  auto same = module.constant<int>("same");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      const Stream stream(kGpu);
+      DeviceArray<int> y(kGpu, {1});
+      for (int i = 0; i < 300; ++i) differing({.grid = {132}, .block = {256}, .stream = stream})(y);
+      EXPECT_EQ(y.to_host()[0], 0);
+    });
+  for (int i = 0; i < 300; ++i) same.copy_from(std::vector<int>(4096, i));
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_F(SourceOnGpu, TakesMoreThan48KiBOfSharedMemory) {
   const SourceModule module(kGpu, R"(
 __global__ void turn(const float* x, float* y, int n) {

@@ -16,10 +16,11 @@
 //   Tensor dx = grad([&](const Tensor& x) { return sum(swish(x)); })(x);
 //
 // The kernel's parameters are pointers to the inputs, const, then to the results, and nothing else; it writes
-// every element of them, unless they are `zeroed`. S_COUNT is the number of elements of the first result; other numbers come by
-// `defines`. It is compiled when a graph that has it is, and is part of that graph: of a compiled function's
-// CUDA Graph, of derivatives, of timelines and of saved models. So it must give the same results for the same
-// inputs and may not be relied on for anything else: calls whose results nobody uses do not happen.
+// every element of them, unless they are `zeroed`. S_COUNT is the number of elements of the first result;
+// other numbers come by `defines`. It is compiled when a graph that has it is, and is part of that graph: of
+// a compiled function's CUDA Graph, of derivatives, of timelines and of saved models. So it must give the
+// same results for the same inputs and may not be relied on for anything else: calls whose results nobody
+// uses do not happen.
 //
 // A KernelOp is a value; threads may share it.
 

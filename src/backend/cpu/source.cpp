@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cpu/jit.h"
+#include "backend/cpu/memory.h"
 #include "base/parallel.h"
 #include "runtime/source_text.h"
 #include "runtime/timeline.h"
@@ -183,6 +184,11 @@ std::string calls_of(const std::vector<CpuSignature>& kernels) {
   return text;
 }
 
+// Room for vectors of any size, which are read whole.
+struct alignas(kAlignment) Block {
+  std::byte bytes[kAlignment];
+};
+
 struct Run {
   KernelFunction function;
   void* const* arguments;
@@ -230,10 +236,16 @@ class CpuKernel final : public runtime::SourceKernel {
     std::array<long long, 6> sizes = {grid.x, grid.y, grid.z, block.x, block.y, block.z};
     std::vector<void*> list;
     list.reserve(arguments.size() + 1);
-    // Numbers are only read.
+    std::vector<std::vector<Block>> vectors;
+    const auto place_of = [&](std::span<const std::byte> number) -> void* {
+      if (number.size() <= 16) return const_cast<std::byte*>(number.data());  // it is only read
+      std::vector<Block>& place = vectors.emplace_back((number.size() - 1) / sizeof(Block) + 1);
+      std::memcpy(place.data(), number.data(), number.size());
+      return place.data();
+    };
     for (const SourceArgument& x : arguments)
       list.push_back(x.array.buffer != nullptr ? memory_of(x.array)
-                     : !x.number.empty()       ? const_cast<std::byte*>(x.number.data())
+                     : !x.number.empty()       ? place_of(x.number)
                                                : x.memory);
     list.push_back(sizes.data());
     const std::int64_t groups = grid.x * grid.y * grid.z, threads = groups * block.x * block.y * block.z;

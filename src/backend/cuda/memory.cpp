@@ -138,10 +138,18 @@ void fill(const MemoryPart& to, std::span<const std::byte> element, Stream strea
     case 4:
       check(cu.cuMemsetD32Async(to.address(), value(std::uint32_t{}), count, stream), "cuMemsetD32Async");
       break;
-    default:  // the halves of each, as columns of a table
-      for (std::size_t half = 0; half < 8; half += 4)
-        check(cu.cuMemsetD2D32Async(to.address() + half, 8, value(std::uint32_t{}, half), 1, count, stream),
-              "cuMemsetD2D32Async");
+    default:
+      if (const auto low = value(std::uint32_t{}); low == value(std::uint32_t{}, 4)) {
+        check(cu.cuMemsetD32Async(to.address(), low, 2 * count, stream), "cuMemsetD32Async");
+        break;
+      }
+      // The halves of each, as columns of a table.
+      for (std::size_t half = 0; half < 8; half += 4) {
+        const Status status =
+            cu.cuMemsetD2D32Async(to.address() + half, 8, value(std::uint32_t{}, half), 1, count, stream);
+        if (status != kSuccess) to.memory.device().settle(stream);  // the other half is on its way
+        check(status, "cuMemsetD2D32Async");
+      }
   }
   to.memory.was_written(std::make_shared<const Moment>(to.memory.device(), stream));
 }

@@ -151,7 +151,9 @@ class OpenClKernel final : public runtime::SourceKernel {
     std::vector<Part> parts(arguments.size());
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const runtime::BufferPart& array = arguments[i].array;
-      if (array.buffer == nullptr || array.offset == 0 || array.bytes == 0) continue;
+      const bool is_part = array.buffer != nullptr && array.bytes > 0 &&
+                           array.bytes < static_cast<std::size_t>(array.buffer->type().bytes());
+      if (!is_part) continue;
       const auto is_same = [&](const SourceArgument& x) {
         return x.array.buffer == array.buffer && x.array.offset == array.offset &&
                x.array.bytes == array.bytes;

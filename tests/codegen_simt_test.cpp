@@ -59,6 +59,15 @@ TEST(SimtKernels, AWarpCombinesByShufflesInCudaAndThroughLocalMemoryInOpenCl) {
   EXPECT_EQ(cuda.threads, 256);
 }
 
+// A kernel may be launched before what it reads is there: it waits before all else.
+TEST(SimtKernels, BeginByWaitingForThoseBefore) {
+  for (const Dialect dialect : {Dialect::cuda, Dialect::opencl}) {
+    const Kernel kernel = kernel_of(softmax_of({64, 2000}), dialect);
+    const std::size_t body = kernel.source.find("{\n");
+    EXPECT_EQ(kernel.source.find("S_BEGIN;"), body + 4) << kernel.source;
+  }
+}
+
 TEST(SimtKernels, AGroupCombinesItsWarpsThroughLocalMemory) {
   const Kernel cuda = kernel_of(softmax_of({64, 2000}), Dialect::cuda);
   EXPECT_TRUE(has(cuda, "__shfl_xor_sync")) << cuda.source;

@@ -9,22 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "model_devices.h"
 #include "systole/systole.h"
 
 namespace systole {
 namespace {
 
-class TrainerAhead : public testing::Test {
- protected:
-  void SetUp() override {
-    if (runtime::backend("opencl").devices().empty())
-      GTEST_SKIP() << "no opencl on this machine: " << runtime::backend("opencl").unavailable_reason();
-    scope_.emplace("opencl:0");
-  }
-
- private:
-  std::optional<DeviceScope> scope_;
-};
+class TrainerAhead : public ModelDevice {};
 
 struct Net {
   nn::Linear fc{3, 2};
@@ -78,7 +69,7 @@ Trained trained(training::CallbackRef callback, bool from_loader = false,
   return made;
 }
 
-TEST_F(TrainerAhead, MakesTheSameBitsAndTellsTheSame) {
+TEST_P(TrainerAhead, MakesTheSameBitsAndTellsTheSame) {
   for (const bool from_loader : {false, true}) {
     const auto looks = std::make_shared<Looks>();
     const auto listens = std::make_shared<Listens>();
@@ -92,7 +83,7 @@ TEST_F(TrainerAhead, MakesTheSameBitsAndTellsTheSame) {
 }
 
 // Neither the launch that is on its way when somebody ends the training is lost, nor is it counted twice.
-TEST_F(TrainerAhead, WhatIsOnItsWayBelongsToAnEndedTraining) {
+TEST_P(TrainerAhead, WhatIsOnItsWayBelongsToAnEndedTraining) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "systole_ahead";
   const Trained whole = trained(std::make_shared<Looks>());
   for (const bool interrupts : {true, false}) {
@@ -112,7 +103,7 @@ TEST_F(TrainerAhead, WhatIsOnItsWayBelongsToAnEndedTraining) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_F(TrainerAhead, ACheckpointHasTheStateOfItsStep) {
+TEST_P(TrainerAhead, ACheckpointHasTheStateOfItsStep) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "systole_ahead_steps";
   std::filesystem::remove_all(folder);
   trained(std::make_shared<Listens>(), false, {.folder = folder, .every_steps = 4, .keep = 10});
@@ -127,7 +118,7 @@ TEST_F(TrainerAhead, ACheckpointHasTheStateOfItsStep) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_F(TrainerAhead, BadNumbersAreFoundInTheBatchThatHasThem) {
+TEST_P(TrainerAhead, BadNumbersAreFoundInTheBatchThatHasThem) {
   for (const bool from_loader : {false, true})
     for (std::int64_t bad = 0; bad < 24; bad += 5) try {
         trained(std::make_shared<Listens>(), from_loader, {}, bad);
@@ -138,6 +129,8 @@ TEST_F(TrainerAhead, BadNumbersAreFoundInTheBatchThatHasThem) {
         EXPECT_NE(text.find("epoch 1"), std::string::npos) << text;
       }
 }
+
+INSTANTIATE_TEST_SUITE_P(On, TrainerAhead, testing::Values("opencl:0", "cuda:0"), device_suffix);
 
 }  // namespace
 }  // namespace systole

@@ -219,8 +219,8 @@ TEST_F(CudaPreference, AnUnknownNameIsAnErrorThatListsTheKnown) {
   const std::string error =
       error_of(ErrorKind::kInvalidArgument, [] { refusal_of("cudnn.softmax", pool()); });
   for (const char* part : {"SYSTOLE_CUDA_PREFER", "cudnn.softmax",
-                           "cudnn.pooling, cudnn.few_channels, cudnn.batch_norm, cudnn.rnn, cudnn.rnn_grad "
-                           "or cublasLt, - before"})
+                           "cudnn.pooling, cudnn.few_channels, cudnn.batch_norm, cudnn.rnn, cudnn.rnn_grad, "
+                           "cublasLt or early_launch, - before"})
     EXPECT_NE(error.find(part), std::string::npos) << error;
 }
 

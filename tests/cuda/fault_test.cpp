@@ -139,7 +139,7 @@ TEST_F(CudaFault, AGraphThatIsCapturedMeanwhileIsNotLost) {
     const Device device(0);
     device.activate();
     const Stream one = device.take_stream(), two = device.take_stream();
-    Lanes lanes(device);
+    Lanes lanes(device, false);
     const Stream captures = lanes.stream(0);
     ASSERT_EQ(driver().cuStreamBeginCapture(captures, kCaptureThreadLocal), kSuccess);
     fake.fail(1, kErrorOutOfMemory, "cuMemAllocAsync");

@@ -226,8 +226,8 @@ TEST_F(CudaPreference, AnUnknownNameIsAnErrorThatListsTheKnown) {
 
 TEST(CudaLayers, AreToldFromOtherCallsByTheNamesThatCanBePreferred) {
   for (const char* layer : {"cudnn.pooling", "cudnn.batch_norm", "cudnn.rnn", "cudnn.rnn_grad"})
-    EXPECT_TRUE(is_dnn_layer(layer) && is_library_choice(layer)) << layer;
-  EXPECT_TRUE(is_library_choice("cublasLt"));
+    EXPECT_TRUE(is_dnn_layer(layer) && can_be_preferred(layer)) << layer;
+  EXPECT_TRUE(can_be_preferred("cublasLt"));
   for (const char* other : {"cublasLt", "cublasLt.matmul", "cudnn.convolution", "cudnn.rnn_", "rnn", ""})
     EXPECT_FALSE(is_dnn_layer(other)) << other;
 }

@@ -106,6 +106,35 @@ TEST_P(JudgementOn, IsRightRunAfterRun) {
   }
 }
 
+// Every turn presumes anew while the turn before may still read what was judged there.
+TEST_P(JudgementOn, IsThatOfItsTurn) {
+  constexpr std::int64_t kTurns = 7, kDepth = 64, kRows = 40, kColumns = 130;
+  Variable w(Tensor(Literal::full({DType::f32, {kRows, kColumns}}, 0)), "w");
+  const auto step = compile([&](const Tensor& a, const Tensor& b) {
+    const Tensor product = matmul(transpose(a, {1, 0}), b);
+    const Tensor goes_on = all(is_finite(product));
+    w.assign(where(goes_on, w + product, w.value()));
+    return 1 - goes_on.to(DType::f32);
+  });
+  const Tensor b(Literal::full({DType::f32, {kTurns, kDepth, kColumns}}, 1));
+  for (int round = 0; round < 4; ++round) {  // by steps, captured, launched
+    for (const std::vector<std::int64_t>& bad :
+         std::vector<std::vector<std::int64_t>>{{}, {0}, {3, 4}, {kTurns - 1}}) {
+      std::vector<float> a(kTurns * kDepth * kRows, 1.0f), expected(kTurns, 0.0f);
+      for (const std::int64_t turn : bad) {
+        a[static_cast<std::size_t>((turn * kDepth + 5) * kRows + 7)] = std::numeric_limits<float>::infinity();
+        expected[static_cast<std::size_t>(turn)] = 1;
+      }
+      w.assign(Tensor(Literal::full({DType::f32, {kRows, kColumns}}, 0)));
+      const Tensor refused = step.many(Tensor(Literal::of<float>({kTurns, kDepth, kRows}, a)), b);
+      EXPECT_EQ(refused.to_vector<float>(), expected);
+      const auto turns = static_cast<float>(kTurns - std::ssize(bad));
+      EXPECT_EQ(w.value().to_vector<float>(),
+                std::vector<float>(kRows * kColumns, turns * static_cast<float>(kDepth)));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(On, JudgementOn, model_devices(), device_suffix);
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Groups grow by merging. A consumer joins the group of what it reads at its own point; groups that read the
 // same rows join side by side; cheap work read in another order is inlined; libraries are asked, and what
-// follows a contraction element by element becomes part of it, even if sums had it before; updates that
-// nothing else reads share one kernel. Inside a group everything is read at the point, or at its row: what is
-// read elsewhere is stored.
+// follows a contraction element by element becomes part of it, even if sums had it before, and what is true
+// of all its elements; updates that nothing else reads share one kernel. Inside a group everything is read at
+// the point, or at its row: what is read elsewhere is stored.
 
 #include "compile/fuse.h"
 
@@ -288,7 +288,7 @@ class Fuser {
     if (!followers.empty()) groups_.absorb(g, followers[0]);
     for (const std::int32_t next : groups_.next(g))
       if (groups_[next].kind == GroupKind::rows) take_from_rows(g, next);
-    if (!limits_.judges || op_name(groups_[g].anchor) != ir::name(Op::dot_general)) return;
+    if (!limits_.judges || graph_.node(groups_[g].anchor).op != Op::dot_general) return;
     for (const std::int32_t next : groups_.next(g))
       if (groups_[next].kind == GroupKind::rows) take_judgement(g, next);
   }
@@ -301,10 +301,10 @@ class Fuser {
   }
 
   void take_judgement(std::int32_t g, std::int32_t rows) {
-    if (!too_large(g, rows).empty()) return;
     std::vector<std::int32_t> nodes = judgement_of_product(graph_, groups_, g, rows);
     if (nodes.empty()) return;
     const std::int32_t made = groups_.split(rows, std::move(nodes));
+    if (!too_large(g, made).empty()) return groups_.absorb(rows, made);
     groups_.absorb(g, made);
     groups_[rows].kind = GroupKind::map;
     groups_[rows].domain.reset();
@@ -352,10 +352,10 @@ class Fuser {
       stack.pop_back();
       add_sources(i);
     }
-    int cost = 0;
+    std::int64_t cost = 0;
     for (const std::int32_t i : made) {
-      cost += element_cost(graph_.node(i));
-      if (groups_.is_output(i)) return;
+      cost += element_cost(graph_.node(i)) + inlined_cost_[at(i)];
+      if (groups_.is_output(i) || ir::info(graph_.node(i).op).op_class == ir::OpClass::movement) return;
     }
     const std::size_t more = groups_.buffers(g, g);
     const bool fits = std::all_of(reading.begin(), reading.end(), [&](std::int32_t group) {

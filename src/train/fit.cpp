@@ -162,9 +162,9 @@ struct Fit final : Run {
         const Tensor numbers =
             ahead.defined() ? std::exchange(ahead, Tensor()) : feed_->run(impl_.step, launch);
         const bool saves = folder_ && is_due(step_ + launch.steps);
-        if (i + 1 == launches.size())
+        if (i + 1 == launches.size() && epoch_ < options_.epochs)
           feed_->prepare_epoch(epoch_);
-        else if (goes_ahead && !saves && !ended_ && !interrupt.requested())
+        else if (i + 1 < launches.size() && goes_ahead && !saves && !ended_ && !interrupt.requested())
           ahead = feed_->run(impl_.step, launches[i + 1]);
         take(launch, numbers.to_vector<float>());
         done_ += launch.steps;

@@ -10,9 +10,9 @@ namespace {
 
 // Multiplications and element operations per second that a step gets to, very roughly.
 constexpr double kProcessorRate = 2e10, kAcceleratorRate = 5e12;
-// A GPU's graph of steps is captured first, which takes time by its length; so it is short, and the next
+// CUDA's graph of steps is captured first, which takes time by its length; so it is short, and the next
 // launch is on its way before it ends.
-constexpr double kProcessorLaunch = 0.1, kAcceleratorLaunch = 0.0025;
+constexpr double kProcessorLaunch = 0.1, kAcceleratorLaunch = 0.01, kCudaLaunch = 0.0025;
 // A step costs this much however small it is.
 constexpr double kProcessorStep = 5e-5, kAcceleratorStep = 2e-5;
 constexpr std::int64_t kMostSteps = 4096;
@@ -72,7 +72,9 @@ std::int64_t steps_per_launch(const ir::Graph& step, std::string_view device) {
   const double work = static_cast<double>(passes::graph_work(step));
   const double seconds = (accelerator ? kAcceleratorStep : kProcessorStep) +
                          work / (accelerator ? kAcceleratorRate : kProcessorRate);
-  const double launch = accelerator ? kAcceleratorLaunch : kProcessorLaunch;
+  const double launch = device.starts_with("cuda") ? kCudaLaunch
+                        : accelerator              ? kAcceleratorLaunch
+                                                   : kProcessorLaunch;
   return std::clamp(static_cast<std::int64_t>(launch / seconds), std::int64_t{1}, kMostSteps);
 }
 

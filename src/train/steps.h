@@ -35,8 +35,8 @@ std::int64_t step_count(const EpochShape& epoch);
 // Whether a launch on it goes on while the host does something else.
 bool is_accelerator(std::string_view device);
 
-// How many steps one launch should have, for it to take about a tenth of a second, by the work in the graph
-// of a step.
+// How many steps one launch should have, for it to take about a tenth of a second on a processor, less on
+// accelerators, by the work in the graph of a step.
 std::int64_t steps_per_launch(const ir::Graph& step, std::string_view device);
 
 // Whether convolutions are many times slower in a loop than outside: those of XLA on the processor are.

@@ -122,6 +122,7 @@ Status FakeDriver::begin(const char* name, Stream stream, std::size_t bytes, boo
 void FakeDriver::complain(std::string what) { violations_.push_back(std::move(what)); }
 
 Status FakeDriver::put(Stream stream, std::function<void(Stream)> work) {
+  stream->ends_in_kernel = false;
   if (Capture* const capture = stream->capture.get(); capture != nullptr) {
     capture->add({Captured::Kind::work, capture->lane_of(stream), std::move(work)});
     return kSuccess;

@@ -340,6 +340,7 @@ struct FakeFunctions {
   static Status cuStreamWaitEvent(Stream stream, Event event, unsigned) {
     const Lock lock(mutex);
     if (const Status s = in_context("cuStreamWaitEvent", stream)) return s;
+    stream->ends_in_kernel = false;
     Capture* const capture = event->capture.get();
     if (stream->capture != nullptr && stream->capture.get() != capture) {
       stream->capture->is_spoilt = true;
@@ -560,16 +561,20 @@ struct FakeFunctions {
     if (gx == 0 || gy == 0 || gz == 0 || bx * by * bz > 1024 || shared > function->most_shared)
       return kInvalidValue;
     const FakeLaunch::Sizes sizes{{gx, gy, gz}, {bx, by, bz}, shared};
-    return fake().put(stream, [name = function->name, sizes, values](Stream s) {
+    const Status status = fake().put(stream, [name = function->name, sizes, values](Stream s) {
       FakeLaunch launch(name, sizes, values, s);
       if (fake().kernel_) fake().kernel_(launch);
     });
+    stream->ends_in_kernel = true;
+    return status;
   }
   static Status cuLaunchKernelEx(const LaunchConfig* config, Function function, void** parameters,
                                  void** more) {
     {
       const Lock lock(mutex);
       if (const Status s = in_context("cuLaunchKernelEx", config->stream)) return s;
+      if (config->stream->capture == nullptr || !config->stream->ends_in_kernel)
+        fake().complain("a kernel is launched early after what is no kernel");
     }
     if (config->attribute_count != 1 || config->attributes[0].id != kLaunchEarly) return kInvalidValue;
     const auto& [x, y, z] = config->grid;

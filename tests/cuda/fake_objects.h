@@ -52,6 +52,7 @@ struct StreamObject {
   int id, gpu;
   std::map<int, std::uint64_t> clock;
   std::shared_ptr<Capture> capture = nullptr;
+  bool ends_in_kernel = false;  // nothing else was put on it since, nor waited for
 };
 struct EventObject {
   int gpu;

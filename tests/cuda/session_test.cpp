@@ -231,7 +231,7 @@ TEST_F(CudaSession, WhatComesAtMoreThanFourAddressesIsCopiedToAPlaceOfItsOwn) {
   EXPECT_EQ(fake.violations(), "");
 }
 
-// A graph of a thousand steps is captured for one set of addresses only.
+// A graph of a thousand steps is captured for one set of addresses only, where little moves.
 TEST_F(CudaSession, WhatMovesHasAPlaceOfItsOwnAtOnceInALongGraph) {
   SYSTOLE_NEEDS_NVRTC();
   const ir::Graph graph = ir::parse(R"(systole.ir 1

@@ -330,7 +330,7 @@ std::shared_ptr<const Multiplication> make(const Device& device, const lower::Re
   reason = read(flat(region), problem);
   if (reason.empty() &&
       is_small(problem.product, wishes.math == runtime::Math::tf32 && device.capability() >= 80) &&
-      !library_choice("cublasLt").is_taken)
+      !preferred("cublasLt").is_taken)
     reason =
         "small: generated kernels take along what stands on the result; SYSTOLE_CUDA_PREFER=cublasLt takes "
         "it";

@@ -122,7 +122,7 @@ void tell_once(const lower::Region& region, const std::string& reason) {
 }  // namespace
 
 std::string layer_refusal(const Layer& layer) {
-  const LibraryChoice own = library_choice(fmt::format("cudnn.{}", layer.name()));
+  const Preferred own = preferred(fmt::format("cudnn.{}", layer.name()));
   const bool is_asked_for = own.is_asked_for;
   if (!own.is_taken)
     return is_asked_for
@@ -160,7 +160,7 @@ std::shared_ptr<const LibraryCall> dnn_layer_call(const Device& device, const lo
 }
 
 bool is_dnn_layer(std::string_view implementation) {
-  return implementation.starts_with("cudnn.") && is_library_choice(implementation);
+  return implementation.starts_with("cudnn.") && can_be_preferred(implementation);
 }
 
 }  // namespace systole::cuda

@@ -32,7 +32,7 @@ using lower::BufferInfo;
 using lower::Step;
 using lower::StepKind;
 
-constexpr std::int64_t kMostNodes = 100'000;  // of a graph that is launched whole
+constexpr std::int64_t kMostSteps = 100'000;  // of a graph that is launched whole
 
 class Generator {
  public:
@@ -276,11 +276,11 @@ std::shared_ptr<ModuleObject> load(const Device& device, const std::string& code
           }};
 }
 
-std::int64_t nodes_of(const lower::Program& program) {
+std::int64_t steps_of(const lower::Program& program) {
   std::int64_t count = 0;
   for (const Step& step : program.steps) {
     ++count;
-    for (const auto& sub : step.programs) count += std::max<std::int64_t>(1, step.length) * nodes_of(*sub);
+    for (const auto& sub : step.programs) count += std::max<std::int64_t>(1, step.length) * steps_of(*sub);
   }
   return count;
 }
@@ -319,9 +319,9 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
     const timeline::Span span("compile", "forms");
     generator.choose();
   }
-  module->nodes = nodes_of(module->program);
-  module->launches_early = device.can_launch_early() && library_choice("early_launch").is_taken;
-  module->is_one_launch = !generator.needs_host() && module->nodes <= kMostNodes;
+  module->steps = steps_of(module->program);
+  module->launches_early = device.can_launch_early() && preferred("early_launch").is_taken;
+  module->is_one_launch = !generator.needs_host() && module->steps <= kMostSteps;
   return module;
 }
 

@@ -38,7 +38,7 @@ struct Module {
   lower::Program program;
   std::vector<std::shared_ptr<ModuleObject>> kernels;
   Compiled compiled;
-  std::int64_t nodes = 0;       // of its graph, loops unrolled
+  std::int64_t steps = 0;       // of its graph, loops unrolled
   bool is_one_launch = false;   // nothing in it needs the host
   bool launches_early = false;  // kernels of its graph
 };

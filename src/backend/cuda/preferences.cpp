@@ -14,13 +14,13 @@ namespace systole::cuda {
 namespace {
 
 // What is taken where nobody is asked.
-constexpr std::array<LibraryChoice, 7> kChoices{{{"cudnn.pooling", false},
-                                                 {"cudnn.few_channels", false},
-                                                 {"cudnn.batch_norm", false},
-                                                 {"cudnn.rnn", true},
-                                                 {"cudnn.rnn_grad", false},
-                                                 {"cublasLt", false},
-                                                 {"early_launch", true}}};
+constexpr std::array<Preferred, 7> kChoices{{{"cudnn.pooling", false},
+                                             {"cudnn.few_channels", false},
+                                             {"cudnn.batch_norm", false},
+                                             {"cudnn.rnn", true},
+                                             {"cudnn.rnn_grad", false},
+                                             {"cublasLt", false},
+                                             {"early_launch", true}}};
 
 // "a, b or c".
 std::string all_names() {
@@ -32,15 +32,15 @@ std::string all_names() {
 
 }  // namespace
 
-bool is_library_choice(std::string_view name) {
+bool can_be_preferred(std::string_view name) {
   return std::any_of(kChoices.begin(), kChoices.end(),
-                     [&](const LibraryChoice& each) { return each.name == name; });
+                     [&](const Preferred& each) { return each.name == name; });
 }
 
-LibraryChoice library_choice(std::string_view name) {
+Preferred preferred(std::string_view name) {
   auto all = kChoices;
   const auto find = [&](std::string_view word) {
-    return std::find_if(all.begin(), all.end(), [&](const LibraryChoice& each) { return each.name == word; });
+    return std::find_if(all.begin(), all.end(), [&](const Preferred& each) { return each.name == word; });
   };
   const std::string list = env::text(kPrefer).value_or("");
   for (std::size_t begin = 0; begin <= list.size();) {

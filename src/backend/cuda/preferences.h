@@ -7,17 +7,17 @@
 
 namespace systole::cuda {
 
-struct LibraryChoice {
+struct Preferred {
   std::string_view name;      // "cudnn.pooling"
-  bool is_taken = false;      // the library's
+  bool is_taken = false;      // it, and not the other way
   bool is_asked_for = false;  // or against
 };
 
 inline constexpr const char* kPrefer = "SYSTOLE_CUDA_PREFER";
 
-bool is_library_choice(std::string_view name);  // that the list may have
+bool can_be_preferred(std::string_view name);  // that the list may have
 
 // Of such a name. Throws kInvalidArgument for a list that names something else.
-LibraryChoice library_choice(std::string_view name);
+Preferred preferred(std::string_view name);
 
 }  // namespace systole::cuda

@@ -19,10 +19,11 @@ namespace {
 using runtime::BufferRef;
 
 constexpr const char* kName = "cuda";
-// Captured for other addresses; then what moves gets a place of its own. A long one is captured in tenths of
-// a second, and its arrays are copied in microseconds.
-constexpr std::size_t kMostGraphs = 4, kMostLongGraphs = 1;
-constexpr std::int64_t kLong = 1000;     // nodes
+// Captured for other addresses; then what moves gets a place of its own: at once where a graph is long, which
+// is captured in tenths of a second, and little moves, which is copied in microseconds.
+constexpr std::size_t kMostGraphs = 4;
+constexpr std::int64_t kLong = 1000;  // steps
+constexpr std::int64_t kLittleBytes = std::int64_t{16} << 20;
 constexpr std::size_t kMostOutputs = 3;  // that are kept to be given again
 
 DeviceBuffer& own(const BufferRef& buffer) { return static_cast<DeviceBuffer&>(*buffer); }
@@ -158,8 +159,10 @@ class CudaSession final : public runtime::Session {
       is_first_ = false;  // libraries have prepared themselves
       return;
     }
-    if (recording != 0 && std::exchange(recording_, recording) != recording)
-      graphs_.clear();  // nobody knows which steps their nodes are of
+    // In a recording nobody knows which steps the nodes of others are of; in its own, none is launched early.
+    if (const std::uint64_t before = std::exchange(recording_, recording);
+        before != recording && (recording != 0 || module_->launches_early))
+      graphs_.clear();
     for (std::size_t i = 0; i < places_.size(); ++i)
       if (places_[i] && i < inputs) copy(addresses_[i], places_[i]->address(), places_[i]->bytes());
     const GraphExec graph = captured(with_places(inputs), inputs);
@@ -197,7 +200,9 @@ class CudaSession final : public runtime::Session {
   GraphExec captured(const std::vector<Address>& addresses, std::size_t inputs) {
     for (const Captured& known : graphs_)
       if (known.addresses == addresses) return known.graph.get();
-    if (graphs_.size() == (module_->nodes > kLong ? kMostLongGraphs : kMostGraphs)) {
+    const bool is_copied =
+        module_->steps > kLong && !graphs_.empty() && moved_bytes(inputs, addresses) <= kLittleBytes;
+    if (graphs_.size() >= (is_copied ? 1 : kMostGraphs)) {
       give_places(inputs, addresses);
       return captured(copied_to_places(inputs), inputs);
     }
@@ -228,16 +233,30 @@ class CudaSession final : public runtime::Session {
     return made;
   }
 
+  // Whether array i, the first in its memory, had other addresses than now.
+  bool moves(std::size_t i, std::size_t inputs, const std::vector<Address>& addresses) const {
+    return memory_of(i, inputs) == i && std::any_of(graphs_.begin(), graphs_.end(), [&](const Captured& c) {
+             return c.addresses[i] != addresses[i];
+           });
+  }
+  const lower::BufferInfo& info_of(std::size_t i, std::size_t inputs) const {
+    const lower::Program& program = module_->program;
+    const lower::BufferId b = i < inputs ? program.inputs[i] : program.outputs[i - inputs];
+    return program.buffers[static_cast<std::size_t>(b)];
+  }
+  std::int64_t moved_bytes(std::size_t inputs, const std::vector<Address>& addresses) const {
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < addresses.size(); ++i)
+      if (moves(i, inputs, addresses)) bytes += info_of(i, inputs).bytes;
+    return bytes;
+  }
+
   // What had several addresses, `addresses` among them, gets one, from which and to which it is copied.
   void give_places(std::size_t inputs, const std::vector<Address>& addresses) {
     places_.resize(addresses_.size());
     for (std::size_t i = 0; i < places_.size(); ++i) {
-      const bool moves = std::any_of(graphs_.begin(), graphs_.end(),
-                                     [&](const Captured& c) { return c.addresses[i] != addresses[i]; });
-      if (!moves || places_[i] || memory_of(i, inputs) != i) continue;
-      const lower::Program& program = module_->program;
-      const lower::BufferId b = i < inputs ? program.inputs[i] : program.outputs[i - inputs];
-      const lower::BufferInfo& info = program.buffers[static_cast<std::size_t>(b)];
+      if (places_[i] || !moves(i, inputs, addresses)) continue;
+      const lower::BufferInfo& info = info_of(i, inputs);
       places_[i] = std::make_unique<Memory>(device_, info.bytes, info.type, stream_.get());
     }
     check(driver().cuStreamSynchronize(stream_.get()), "cuStreamSynchronize");  // graphs may still run

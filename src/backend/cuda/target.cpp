@@ -50,7 +50,7 @@ std::vector<lower::Claim> Target::offers(const lower::Region& region) const {
 }
 
 bool Target::takes_few_channels() const {
-  return has_tensor_cores() && !library_choice("cudnn.few_channels").is_taken;
+  return has_tensor_cores() && !preferred("cudnn.few_channels").is_taken;
 }
 
 // Generated kernels take along what stands on the result, too.

@@ -135,14 +135,14 @@ TEST_P(Kernels, ADiscardedArrayTakesNoCopyOfWhatOthersSee) {
 }
 
 // Of 64 rows of 4 floats: from a place where every device lets an object begin, and from one where not.
-TEST_P(Kernels, AViewIsAPartOfItsArraysMemory) {
+TEST_P(Kernels, ASliceIsAPartOfItsArraysMemory) {
   const auto fill = module().function("fill"), scale = module().function("scale");
   for (const int row : {32, 3}) {
     Floats wanted(256, 1);
     DeviceArray<float> a(device(), wanted, {64, 4});
     const Tensor before = a.tensor();
-    auto part = a.view(row, row + 2);
-    EXPECT_TRUE(part.is_view());
+    auto part = a.slice(row, row + 2);
+    EXPECT_TRUE(part.is_slice());
     EXPECT_EQ(part.shape(), (Shape{2, 4}));
     fill({.block = {8}})(part, 7, 8);
     const auto at = static_cast<std::ptrdiff_t>(4 * row);
@@ -153,32 +153,32 @@ TEST_P(Kernels, AViewIsAPartOfItsArraysMemory) {
     EXPECT_EQ(part.tensor().to_vector<float>(), Floats(8, 7));
     EXPECT_EQ(part.literal().to_doubles()[7], 7);
 
-    scale({.block = {8}})(part, a.view(0, 2), 2, 8);  // a temporary that is written to
+    scale({.block = {8}})(part, a.slice(0, 2), 2, 8);  // a temporary that is written to
     std::fill_n(wanted.begin(), 8, 14.0f);
     scale({.block = {8}})(part, part, 3, 8);
     std::fill_n(wanted.begin() + at, 8, 21.0f);
-    part.view(1, 2).copy_from(Floats{1, 2, 3, 4});  // a view of a view
+    part.slice(1, 2).copy_from(Floats{1, 2, 3, 4});  // a slice of a slice
     for (std::ptrdiff_t i = 0; i < 4; ++i) wanted[static_cast<std::size_t>(at + 4 + i)] = 1.0f + i;
     EXPECT_EQ(a.to_host(), wanted) << row;
-    a.view(row + 1, row + 3).copy_from(part);  // they overlap
+    a.slice(row + 1, row + 3).copy_from(part);  // they overlap
     for (std::ptrdiff_t i = 7; i >= 0; --i)
       wanted[static_cast<std::size_t>(at + 4 + i)] = wanted[static_cast<std::size_t>(at + i)];
     EXPECT_EQ(a.to_host(), wanted) << row;
     HostArray<float> host(device(), Floats(8, 5));
     part.copy_from_async(host);
     std::fill_n(wanted.begin() + at, 8, 5.0f);
-    part.view(0, 1).fill(6);
+    part.slice(0, 1).fill(6);
     std::fill_n(wanted.begin() + at, 4, 6.0f);
     part.copy_to_async(host);
     EXPECT_EQ(host[3] * 10 + host[4], 65);
     EXPECT_EQ(a.to_host(), wanted) << row;
 
     DeviceArray<float> copy = part;  // a value, like any copy
-    EXPECT_FALSE(copy.is_view());
+    EXPECT_FALSE(copy.is_slice());
     fill({.block = {8}})(copy, 9, 8);
     EXPECT_EQ(copy.to_host(), Floats(8, 9));
     const DeviceArray<float>& constant = a;
-    auto seen = constant.view(row, row + 1);
+    auto seen = constant.slice(row, row + 1);
     fill({.block = {4}})(seen, 9, 4);
     EXPECT_EQ(seen.to_host(), Floats(4, 9));
     EXPECT_EQ(a.to_host(), wanted) << row;
@@ -187,21 +187,27 @@ TEST_P(Kernels, AViewIsAPartOfItsArraysMemory) {
   }
 }
 
-TEST_P(Kernels, ViewsHaveTheRowsThereAre) {
+// a.slice(0, 2) = b would make the temporary another array, and leave a as it is.
+static_assert(!std::is_assignable_v<DeviceArray<float>, const DeviceArray<float>&>);
+static_assert(!std::is_assignable_v<DeviceArray<float>, DeviceArray<float>>);
+static_assert(std::is_nothrow_move_assignable_v<DeviceArray<float>>);
+
+TEST_P(Kernels, SlicesHaveTheRowsThereAre) {
   DeviceArray<float> a(device(), {4, 2});
-  EXPECT_EQ(a.view(2, 2).to_host(), Floats{});
-  EXPECT_EQ(a.view(0, 4).shape(), (Shape{4, 2}));
-  EXPECT_EQ(a.view(2, 2).tensor().shape(), (Shape{0, 2}));
+  EXPECT_EQ(a.slice(2, 2).to_host(), Floats{});
+  EXPECT_EQ(a.slice(0, 4).shape(), (Shape{4, 2}));
+  EXPECT_EQ(a.slice(2, 2).tensor().shape(), (Shape{0, 2}));
   for (const auto& [begin, end] : {std::pair{-1, 2}, {3, 2}, {0, 5}}) {
-    const std::string words = error_of(ErrorKind::kInvalidArgument, [&] { a.view(begin, end); });
+    const std::string words = error_of(ErrorKind::kInvalidArgument, [&] { a.slice(begin, end); });
     EXPECT_TRUE(contains(words, "0 … 4")) << words;
   }
-  error_of(ErrorKind::kInvalidArgument, [] { DeviceArray<float>(device(), {}).view(0, 1); });
-  error_of(ErrorKind::kInvalidArgument, [] { DeviceArray<float>().view(0, 1); });
-  error_of(ErrorKind::kUnsupported, [] { DeviceArray<float>("reference", {2}).view(0, 1); });
+  for (const int stop : {0, 1})  // a scalar has no rows
+    error_of(ErrorKind::kInvalidArgument, [&] { DeviceArray<float>(device(), {}).slice(0, stop); });
+  error_of(ErrorKind::kInvalidArgument, [] { DeviceArray<float>().slice(0, 1); });
+  error_of(ErrorKind::kUnsupported, [] { DeviceArray<float>("reference", {2}).slice(0, 1); });
   const DeviceArray<float> constant(device(), {4});
   error_of(ErrorKind::kInvalidArgument,
-           [&] { module().function("fill")({.block = {2}})(constant.view(0, 2), 1, 2); });
+           [&] { module().function("fill")({.block = {2}})(constant.slice(0, 2), 1, 2); });
 }
 
 TEST_P(Kernels, ArraysAreFilledWithAValue) {
@@ -212,7 +218,7 @@ TEST_P(Kernels, ArraysAreFilledWithAValue) {
     EXPECT_EQ(a.to_host(), std::vector<T>(1001, value));
     EXPECT_EQ(before.to_vector<T>()[1000], T{});
     const Stream stream(device());
-    a.view(1, 1000).fill(T{}, stream);
+    a.slice(1, 1000).fill(T{}, stream);
     std::vector<T> wanted(1001, T{});
     wanted.front() = wanted.back() = value;
     EXPECT_EQ(a.to_host(), wanted);
@@ -238,7 +244,7 @@ TEST_P(Kernels, AddressesStandInTablesAndStructs) {
     return;
   }
   EXPECT_EQ(a.address(), address(a));
-  EXPECT_EQ(a.view(1, 3).address(), address(a) + sizeof(float));
+  EXPECT_EQ(a.slice(1, 3).address(), address(a) + sizeof(float));
   const DeviceArray<float> copy = a;
   EXPECT_EQ(copy.address(), address(a));
   EXPECT_NE(a.address(), copy.address());  // it is to be written to: memory of its own

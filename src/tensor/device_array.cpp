@@ -50,7 +50,7 @@ DeviceMemory::DeviceMemory(const DeviceMemory& other)
       type_(other.type_),
       offset_(other.offset_) {}
 
-DeviceMemory& DeviceMemory::operator=(const DeviceMemory& other) {
+DeviceMemory& DeviceMemory::operator=(const DeviceMemory& other) & {
   if (this != &other) *this = DeviceMemory(other);
   return *this;
 }
@@ -111,7 +111,7 @@ void DeviceMemory::make_exclusive() {
   if (type().bytes() == 0 || is_exclusive()) return;
   const runtime::ResolvedDevice place = runtime::resolve(device());
   runtime::SourceBackend& kernels = runtime::source_backend(place);
-  // Views move with the array; a part that nobody else sees needs no more than itself.
+  // Slices move with the array; a part that nobody else sees needs no more than itself.
   const bool is_alone = storage_.use_count() == 1 && !is_whole();
   const Type type = is_alone ? type_ : buffer().type();
   const auto bytes = static_cast<std::size_t>(type.bytes());
@@ -126,18 +126,18 @@ DeviceMemory DeviceMemory::alias() const {
   same.storage_ = storage_;
   same.type_ = type_;
   same.offset_ = offset_;
-  same.is_view_ = true;
+  same.is_slice_ = true;
   return same;
 }
 
-void DeviceMemory::narrow(std::int64_t begin, std::int64_t end) {
+void DeviceMemory::narrow(std::int64_t start, std::int64_t stop) {
   const std::int64_t rows = shape().rank() > 0 ? shape()[0].value() : 0;
-  if (begin < 0 || begin > end || end > rows)
-    throw Error(ErrorKind::kInvalidArgument, kWhere, "a view has rows of the first axis",
-                fmt::format("a range inside 0 … {}", rows), fmt::format("{} … {}", begin, end));
+  if (shape().rank() == 0 || start < 0 || start > stop || stop > rows)
+    throw Error(ErrorKind::kInvalidArgument, kWhere, "a slice has rows of the first axis",
+                fmt::format("a range inside 0 … {}", rows), fmt::format("{} … {}", start, stop));
   runtime::source_backend(runtime::resolve(device()));  // others have whole values
-  if (rows > 0) offset_ += static_cast<std::size_t>(type_.bytes() / rows * begin);
-  type_.shape[0] = end - begin;
+  if (rows > 0) offset_ += static_cast<std::size_t>(type_.bytes() / rows * start);
+  type_.shape[0] = stop - start;
 }
 
 Literal DeviceMemory::literal() const {
@@ -226,7 +226,7 @@ void DeviceMemory::copy(const DeviceMemory& from) {
   const runtime::BufferPart source = from.part(), target = part();
   const std::size_t apart =
       source.offset > target.offset ? source.offset - target.offset : target.offset - source.offset;
-  if (source.buffer == target.buffer && apart < source.bytes) {  // views of one array
+  if (source.buffer == target.buffer && apart < source.bytes) {  // slices of one array
     const runtime::BufferRef between = kernels->make_buffer(type_, place.name.ordinal, false);
     kernels->copy(source, {between.get(), 0, source.bytes});
     kernels->copy({between.get(), 0, source.bytes}, target);

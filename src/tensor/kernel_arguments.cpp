@@ -174,7 +174,7 @@ void check_alignment(const Place& at, std::size_t offset) {
   constexpr std::size_t kMost = 16;
   const std::size_t wanted = std::min(size_of(*p.dtype) * static_cast<std::size_t>(p.lanes), kMost);
   if (offset % wanted != 0)
-    at.refuse(ErrorKind::kInvalidArgument, "the view begins where no such vector may lie",
+    at.refuse(ErrorKind::kInvalidArgument, "the slice begins where no such vector may lie",
               fmt::format("a multiple of {} bytes", wanted), fmt::format("byte {}", offset));
 }
 

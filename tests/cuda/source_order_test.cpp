@@ -104,34 +104,34 @@ TEST_F(CudaSource, LaunchesOnStreamsWaitForWhatUsedTheirArrays) {
   EXPECT_TRUE(contains(words, "kernel scale on cuda:0: the stream is of another device")) << words;
 }
 
-TEST_F(CudaSource, ViewsAreInOrderWithTheirArray) {
+TEST_F(CudaSource, SlicesAreInOrderWithTheirArray) {
   const SourceModule module("cuda:0", kPlainScale);
   const auto scale = module.function("scale");
   const Stream one("cuda:0"), two("cuda:0");
   DeviceArray<float> a = array({1, 2, 3, 4, 5, 6}), b("cuda:0", {3});
   for (int round = 0; round < 3; ++round) {
-    scale(Launch::over(3).on(one))(a.view(0, 3), a.view(3, 6), 2, 3);
-    scale(Launch::over(3).on(two))(a.view(3, 6), b, 10, 3);
-    a.view(5, 6).fill(9, one);
+    scale(Launch::over(3).on(one))(a.slice(0, 3), a.slice(3, 6), 2, 3);
+    scale(Launch::over(3).on(two))(a.slice(3, 6), b, 10, 3);
+    a.slice(5, 6).fill(9, one);
   }
   EXPECT_EQ(b.to_host(), (Floats{20, 40, 60}));
   EXPECT_EQ(a.to_host(), (Floats{1, 2, 3, 2, 4, 9}));
   auto shortlived = std::make_unique<DeviceArray<float>>(array({1, 2, 3, 4}));
-  auto part = shortlived->view(1, 4);
+  auto part = shortlived->slice(1, 4);
   shortlived.reset();
   scale(Launch::over(3).on(two))(part, b, 1, 3);
   part.free();
   EXPECT_EQ(b.to_host(), (Floats{2, 3, 4}));
   DeviceArray<double> wide("cuda:0", {5});
-  wide.view(1, 4).fill(2.5, two);
+  wide.slice(1, 4).fill(2.5, two);
   EXPECT_EQ(wide.to_host(), (std::vector<double>{0, 2.5, 2.5, 2.5, 0}));
   // A float4 lies at multiples of 16 bytes.
   const SourceModule vectors("cuda:0", "__global__ void f(float4* y) { y[0].x = 1; }");
   fake().set_kernel(1, [](FakeLaunch&) {});
   DeviceArray<float> y("cuda:0", {8});
-  vectors.function("f")({.block = {1}})(y.view(4, 8));
+  vectors.function("f")({.block = {1}})(y.slice(4, 8));
   const std::string words =
-      error_of(ErrorKind::kInvalidArgument, [&] { vectors.function("f")({.block = {1}})(y.view(1, 5)); });
+      error_of(ErrorKind::kInvalidArgument, [&] { vectors.function("f")({.block = {1}})(y.slice(1, 5)); });
   EXPECT_TRUE(contains(words, "argument 0 (float4* y)") && contains(words, "16 bytes")) << words;
 }
 

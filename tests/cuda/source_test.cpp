@@ -389,8 +389,8 @@ TEST_F(CudaSource, AnyCallOfTheDriverMayFailAndTheNextProgramRuns) {
     const Tensor held = y.tensor();
     scale({.block = {3}})(x, y, 3, 3);
     DeviceArray<double> wide("cuda:0", {4});
-    wide.view(1, 3).fill(1, stream);
-    wide.view(0, 2).copy_from(wide.view(1, 3));
+    wide.slice(1, 3).fill(1, stream);
+    wide.slice(0, 2).copy_from(wide.slice(1, 3));
     wide.address();
     return std::pair{host.to_vector(), y.to_host()};
   };

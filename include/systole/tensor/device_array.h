@@ -7,10 +7,10 @@
 //   DeviceArray<float> a("opencl:0", values), c(a.device(), {1024});   // c: 1024 zeros
 //   auto b = DeviceArray<float>::of("opencl:0", {1, 2, 3});
 //   std::vector<float> sums = c.to_host();                             // waits for kernels
-//   auto second = c.view(512, 1024);                                   // a part of c's own memory
+//   auto second = c.slice(512, 1024);                                  // a part of c's own memory
 //
-// A view is a part of an array, not a copy of it: what is written to either is seen by both. It keeps the
-// memory alive and belongs to the array's thread. A copy of a view is an array of its own, like any copy.
+// A slice is a part of an array, not a copy of it: what is written to either is seen by both. It keeps the
+// memory alive and belongs to the array's thread. A copy of a slice is an array of its own, like any copy.
 
 #include <algorithm>
 #include <concepts>
@@ -59,13 +59,13 @@ class SYSTOLE_API DeviceMemory {
  public:
   DeviceMemory() = default;
   DeviceMemory(const DeviceMemory& other);
-  DeviceMemory& operator=(const DeviceMemory& other);
+  DeviceMemory& operator=(const DeviceMemory& other) &;
   DeviceMemory(DeviceMemory&&) noexcept = default;
-  DeviceMemory& operator=(DeviceMemory&&) noexcept = default;
+  DeviceMemory& operator=(DeviceMemory&&) & noexcept = default;
   ~DeviceMemory() = default;
 
   bool defined() const { return storage_ != nullptr; }
-  bool is_view() const { return is_view_ && defined(); }
+  bool is_slice() const { return is_slice_ && defined(); }
   const Type& type() const {
     buffer();
     return type_;
@@ -98,26 +98,26 @@ class SYSTOLE_API DeviceMemory {
   void begin_write(const PinnedMemory& values, const Stream& stream);
   void begin_read(PinnedMemory& values, const Stream& stream) const;
   void fill(std::span<const std::byte> element, const Stream& stream);
-  void narrow(std::int64_t begin, std::int64_t end);  // to these rows of the first axis
-  DeviceMemory alias() const;                         // a view of all of it
+  void narrow(std::int64_t start, std::int64_t stop);  // to these rows of the first axis
+  DeviceMemory alias() const;                          // a slice of all of it
 
  private:
   friend class systole::SourceFunction;
   friend struct KernelValue;
-  struct Storage {  // what an array shares with its views, and not with its copies
+  struct Storage {  // what an array shares with its slices, and not with its copies
     runtime::BufferRef buffer;
   };
   void hold(runtime::BufferRef buffer);  // all of it
   const runtime::Buffer& buffer() const;
   runtime::BufferPart part() const;
   bool is_whole() const;      // rather than a part of the buffer
-  bool is_exclusive() const;  // whether nobody else sees the memory, but for views
+  bool is_exclusive() const;  // whether nobody else sees the memory, but for slices
   void make_exclusive();      // memory that nobody else sees, with these values
 
   std::shared_ptr<Storage> storage_;
   Type type_{};
   std::size_t offset_ = 0;  // in the buffer, bytes
-  bool is_view_ = false;
+  bool is_slice_ = false;
 };
 
 }  // namespace detail
@@ -130,7 +130,13 @@ class DeviceArray : public detail::DeviceMemory {
 
  public:
   using value_type = T;
-  DeviceArray() = default;                            // undefined: any use but defined() throws
+  DeviceArray() = default;  // undefined: any use but defined() throws
+  DeviceArray(const DeviceArray&) = default;
+  DeviceArray(DeviceArray&&) noexcept = default;
+  // Of an array with a name: a.slice(0, 2) = b would change no memory. That is a.slice(0, 2).copy_from(b).
+  DeviceArray& operator=(const DeviceArray&) & = default;
+  DeviceArray& operator=(DeviceArray&&) & noexcept = default;
+  ~DeviceArray() = default;
   DeviceArray(const DeviceSpec& device, Shape shape)  // zeros
       : DeviceMemory(device, {dtype_of<T>, std::move(shape)}, Contents::zeros) {}
   template <detail::HostRange<T> R>
@@ -173,16 +179,16 @@ class DeviceArray : public detail::DeviceMemory {
     DeviceMemory::fill(std::as_bytes(std::span(&value, 1)), stream);
   }
 
-  // The rows begin … end-1 of the first axis, in the same memory. kUnsupported where no kernels run.
-  DeviceArray view(std::int64_t begin, std::int64_t end) {
+  // The rows start … stop-1 of the first axis, in the same memory. kUnsupported where no kernels run.
+  DeviceArray slice(std::int64_t start, std::int64_t stop) {
     DeviceArray part(alias());
-    part.narrow(begin, end);
+    part.narrow(start, stop);
     return part;
   }
   // Of a const array, which nobody writes to: a value that shares the memory until it is written to.
-  DeviceArray view(std::int64_t begin, std::int64_t end) const {
+  DeviceArray slice(std::int64_t start, std::int64_t stop) const {
     DeviceArray part(*this);
-    part.narrow(begin, end);
+    part.narrow(start, stop);
     return part;
   }
   // The same without waiting, on a stream; kernels and reads that use the array wait for it by themselves.

@@ -87,11 +87,11 @@ struct KernelValue {
   static KernelValue array(DType dtype, const DeviceMemory* named, DeviceMemory* writable) {
     return {.kind = Kind::array, .dtype = dtype, .named = named, .writable = writable};
   }
-  // What is written to a view is written to its array, so one may be a temporary.
+  // What is written to a slice is written to its array, so one may be a temporary.
   static KernelValue array(DType dtype, const DeviceMemory& temporary) {
     KernelValue value{
         .kind = Kind::array, .dtype = dtype, .kept = std::make_shared<DeviceMemory>(temporary.alias())};
-    if (temporary.is_view()) value.writable = value.kept.get();
+    if (temporary.is_slice()) value.writable = value.kept.get();
     return value;
   }
   static KernelValue local(DType dtype, std::int64_t count) {

@@ -506,6 +506,10 @@ void g(void) {}
   EXPECT_EQ(odd.parameters[3].to_string(), "float* const* t");
   EXPECT_EQ(odd.parameters[3].dtype, DType::u64);
   EXPECT_FALSE(odd.parameters[3].is_written);
+  const runtime::SourceParameter table =
+      runtime::source_signatures("void f(const float* const* const rows) {}")[0].parameters[0];
+  EXPECT_EQ(table.to_string(), "const float* const* rows");
+  EXPECT_FALSE(table.is_written);
   const runtime::Typedefs defines =
       runtime::source_defines("#define real float\n#define f(x) x\n#define N 3");
   EXPECT_EQ(defines.at("real"), "float");

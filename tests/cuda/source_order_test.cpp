@@ -46,6 +46,19 @@ TEST_F(CudaSource, VariablesOfAModuleAreSetAndRead) {
   EXPECT_GT(fake().count("cuStreamWaitEvent"), 3);
 }
 
+// Then launches of other threads wait for the module's order alone.
+TEST_F(CudaSource, WhoReadsAVariableWaitsForKernelsBeforeItLocksTheModule) {
+  fake().set_kernel(0, [](FakeLaunch&) {});
+  const SourceModule module("cuda:0", kScale);
+  const auto calls = module.global<int>("calls");
+  DeviceArray<float> y("cuda:0", {4});
+  module.function("scale")({.block = {4}})(array({1, 2, 3, 4}), y, 1, 4);
+  fake().clear_log();
+  calls.to_host();
+  const std::string names = fake().names();
+  EXPECT_TRUE(names.starts_with("cuEventSynchronize ")) << names;
+}
+
 // A copy that came between a launch's question what it waits for and its answer when it is done would be
 // ordered with neither.
 TEST_F(CudaSource, VariablesAreInOrderWithLaunchesOfOtherThreads) {

@@ -205,6 +205,8 @@ class CudaGlobal final : public runtime::SourceGlobal {
     loaded_->device().upload(from.data(), memory());
   }
   void read(std::span<std::byte> to) const override {
+    loaded_->device().activate();
+    memory().wait_until_written();  // without the lock: launches of other threads need not wait too
     const std::unique_lock lock = loaded_->in_order();
     loaded_->device().download(memory(), to.data());
   }

@@ -260,5 +260,18 @@ TEST_F(CudaSource, ZeroedResultsAreSoInEveryLaunchOfAGraph) {
   EXPECT_LE(fake().count("cuMemsetD8Async"), 3);  // captured with the kernel
 }
 
+TEST_F(CudaSource, ZeroedResultsOfAnEmptyLaunchAreZeros) {
+  const KernelOp total({.name = "total",
+                        .sources = {.cuda = "__global__ void total(const float* x, float* y) {"
+                                            " atomicAdd(y, x[threadIdx.x]); }"},
+                        .results = {{DType::f32, {3}}},
+                        .zeroed = true,
+                        .launch = Launch::over(0)});
+  fake().set_kernel(2, [](FakeLaunch&) { FAIL() << "it is launched"; });
+  const auto f = compile([&](const Tensor& x) { return total(x); });
+  const DeviceArray<float> x("cuda:0", {0});
+  for (int round = 0; round < 4; ++round) EXPECT_EQ(f(x.tensor()).to_vector<float>(), Floats(3, 0)) << round;
+}
+
 }  // namespace
 }  // namespace systole

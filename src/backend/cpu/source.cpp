@@ -358,7 +358,7 @@ void run(const runtime::SourceCall& call, std::span<std::byte* const> inputs,
     }
     if (call.zeroes && slot.is_result && slot.bytes > 0) std::memset(argument.memory, 0, slot.bytes);
   }
-  call.kernel->launch(call.launch, arguments);
+  if (call.launch.grid.x > 0) call.kernel->launch(call.launch, arguments);
 }
 
 }  // namespace systole::cpu

@@ -369,6 +369,15 @@ TEST_F(SavedKernelOps, OfAnEmptyLaunchAreNotCalled) {
   EXPECT_EQ(one(tensor({1.0f})).to_vector<float>(), (Floats{0, 0}));
 }
 
+TEST_P(KernelOps, MayStandBesideOnesThatCannotBeCalled) {
+  const KernelOp plus({.name = "plus", .sources = {.portable = R"(
+S_ENTRY rows(S_GLOBAL float (*y)[4]) { y[S_THREAD][0] = 1; }
+S_ENTRY plus(S_GLOBAL const float* x, S_GLOBAL float* y) {
+  if (S_THREAD < S_COUNT) y[S_THREAD] = x[S_THREAD] + 1;
+})"}});
+  EXPECT_EQ(plus(on_device({1, 2}, {2})).to_vector<float>(), (Floats{2, 3}));
+}
+
 TEST_F(SavedKernelOps, WithZeroedResultsAreSavedSo) {
   struct Counts {
     KernelOp histogram = histogram_op();

@@ -265,6 +265,24 @@ S_ENTRY sums(S_GLOBAL const float* const* rows, target t) {
   error_of(ErrorKind::kUnsupported, [] { DeviceArray<float>("reference", {2}).address(); });
 }
 
+// Who computes with what it kept of a weight asks whether the weight is as it was.
+TEST_P(Kernels, WhatIsWrittenThroughAnAddressIsSeenByCompiledFunctions) {
+  if (device() == "opencl:0") GTEST_SKIP() << "it has no addresses";
+  constexpr std::int64_t kSize = 128;
+  const SourceModule module(device(), {.portable = R"(
+S_ENTRY set(S_GLOBAL float* const* rows, float value, int n) { if (S_THREAD < n) rows[0][S_THREAD] = value; })"});
+  DeviceArray<float> w(device(), {kSize, kSize});
+  const DeviceArray<std::uint64_t> rows(device(), std::vector<std::uint64_t>{w.address()});
+  const Tensor x = DeviceArray<float>(device(), Floats(kSize * kSize, 1), {kSize, kSize}).tensor();
+  const auto product = compile([](const Tensor& x, const Tensor& w) { return matmul(x, w.transpose()); });
+  for (int round = 0; round < 5; ++round) {
+    const auto value = static_cast<float>(round / 2);  // twice each: what comes again is kept
+    module.function("set")(Launch::over(kSize * kSize))(rows, value, kSize * kSize);
+    synchronize(device());
+    EXPECT_EQ(product(x, w.tensor()).to_vector<float>(), Floats(kSize * kSize, value * kSize)) << round;
+  }
+}
+
 TEST_P(Kernels, BracesOfAnArrayAreItsShape) {
   const DeviceArray<float> a(device(), {1024}), b(device(), {2, 3});
   const std::int64_t n = 7;

@@ -69,6 +69,12 @@ TEST(Gradcheck, WantsDoublesOrAnEps) {
   const std::string words = error_of(ErrorKind::kDType, [&] { gradcheck(f, x); });
   EXPECT_TRUE(contains(words, "argument 0") && contains(words, "f64") && contains(words, "f32")) << words;
   gradcheck(f, x, {.eps = 1e-2, .atol = 1e-3});
+  const std::string rounded = error_of(ErrorKind::kInvalidArgument, [&] {  // floats are 1/16 apart there
+    gradcheck(f, tensor({0.5f, 1e6f}), {.eps = 1e-2, .atol = 1e-3});
+  });
+  EXPECT_TRUE(contains(rounded, "argument 0, element [1]") && contains(rounded, "a larger eps") &&
+              contains(rounded, "0.01 at 1e+06"))
+      << rounded;
   error_of(ErrorKind::kInvalidArgument,
            [] { gradcheck([](const Tensor& x) { return x + 1; }, tensor({1, 2}, DType::i32)); });
 }

@@ -341,6 +341,43 @@ TEST_P(KernelOps, WithZeroedResultsAddToThem) {
   EXPECT_EQ(rows.to_vector<std::int32_t>()[11], 143);
 }
 
+TEST_P(KernelOps, WithZeroedResultsAndAnEmptyLaunchGiveZeros) {
+  const KernelOp histogram = histogram_op();
+  const auto f = compile([&](const Tensor& x) {
+    const std::vector<Tensor> all = histogram.call({x});
+    return std::pair{all[0] + 0, all[1] * 1};
+  });
+  for (int round = 0; round < 3; ++round) {
+    const Tensor none = on_device({}, {0});
+    const auto [n, sums] = f(none);
+    EXPECT_EQ(n.to_vector<std::int32_t>(), std::vector<std::int32_t>(4, 0)) << round;
+    EXPECT_EQ(sums.to_vector<float>(), Floats(4, 0)) << round;
+    EXPECT_EQ(histogram.call({none})[1].to_vector<float>(), Floats(4, 0)) << round;
+    EXPECT_EQ(f(on_device({1, 5}, {2})).second.to_vector<float>()[1], 6) << round;
+  }
+  const auto rows = compile([&](const Tensor& x) { return histogram.call({x})[1]; });
+  EXPECT_EQ(rows.many(on_device({}, {3, 0})).to_vector<float>(), Floats(12, 0));
+}
+
+// A function in C that is called once is not called for no thread.
+TEST_F(SavedKernelOps, OfAnEmptyLaunchAreNotCalled) {
+  const KernelOp one({.name = "one",
+                      .sources = {.c = "void one(const float* x, float* y) { y[0] = 1; }"},
+                      .results = {{DType::f32, {2}}},
+                      .zeroed = true,
+                      .launch = Launch{.grid = {0}, .block = {4}}});
+  EXPECT_EQ(one(tensor({1.0f})).to_vector<float>(), (Floats{0, 0}));
+}
+
+TEST_P(KernelOps, MayStandBesideOnesThatCannotBeCalled) {
+  const KernelOp plus({.name = "plus", .sources = {.portable = R"(
+S_ENTRY rows(S_GLOBAL float (*y)[4]) { y[S_THREAD][0] = 1; }
+S_ENTRY plus(S_GLOBAL const float* x, S_GLOBAL float* y) {
+  if (S_THREAD < S_COUNT) y[S_THREAD] = x[S_THREAD] + 1;
+})"}});
+  EXPECT_EQ(plus(on_device({1, 2}, {2})).to_vector<float>(), (Floats{2, 3}));
+}
+
 TEST_F(SavedKernelOps, WithZeroedResultsAreSavedSo) {
   struct Counts {
     KernelOp histogram = histogram_op();

@@ -334,6 +334,28 @@ __attribute__((noinline)) void f(float* y, eight v, int i, long long begin, long
     f({.block = {1}})(y, {0, 1, 2, 3, 4, 5, 6, 7}, i);
     EXPECT_EQ(y.to_host()[0], 2.0f * static_cast<float>(i));
   }
+  // Three in the room of four, whichever argument they are.
+  const SourceModule three("cpu", R"(
+typedef float float3 __attribute__((vector_size(16)));
+__attribute__((noinline)) void f(float* y, float3 a, float3 b, long long begin, long long end) {
+  const float3 sum = a + b;
+  for (int i = 0; i < 3; ++i) y[i] = sum[i];
+})");
+  DeviceArray<float> sum("cpu", {3});
+  three.function("f")({.block = {1}})(sum, std::array<float, 3>{1, 2, 3}, std::array<float, 3>{10, 20, 30});
+  EXPECT_EQ(sum.to_host(), (Floats{11, 22, 33}));
+}
+
+TEST_P(CKernels, TakeSlicesWhereVectorsMayLie) {
+  const SourceModule module("cpu", R"(
+typedef float float8 __attribute__((vector_size(32)));
+void twice(float8* y, long long begin, long long end) { y[0] += y[0]; })");
+  DeviceArray<float> y("cpu", Floats(32, 1));
+  module.function("twice")({.block = {1}})(y.slice(8, 16));
+  EXPECT_EQ(y.slice(7, 17).to_host(), (Floats{1, 2, 2, 2, 2, 2, 2, 2, 2, 1}));
+  const std::string words = error_of(ErrorKind::kInvalidArgument,
+                                     [&] { module.function("twice")({.block = {1}})(y.slice(4, 12)); });
+  EXPECT_TRUE(contains(words, "a multiple of 32 bytes") && contains(words, "byte 16")) << words;
 }
 
 // As those of the functions that call them are, or were.
@@ -484,6 +506,10 @@ void g(void) {}
   EXPECT_EQ(odd.parameters[3].to_string(), "float* const* t");
   EXPECT_EQ(odd.parameters[3].dtype, DType::u64);
   EXPECT_FALSE(odd.parameters[3].is_written);
+  const runtime::SourceParameter table =
+      runtime::source_signatures("void f(const float* const* const rows) {}")[0].parameters[0];
+  EXPECT_EQ(table.to_string(), "const float* const* rows");
+  EXPECT_FALSE(table.is_written);
   const runtime::Typedefs defines =
       runtime::source_defines("#define real float\n#define f(x) x\n#define N 3");
   EXPECT_EQ(defines.at("real"), "float");

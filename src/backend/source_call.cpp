@@ -52,6 +52,11 @@ Launch launch_of(const ir::KernelAttrs& attrs, const Typedefs& defines) {
   Launch launch{.grid = size_of_list(attrs.grid),
                 .block = attrs.block.empty() ? Size3(kBlock) : size_of_list(attrs.block),
                 .shared_bytes = static_cast<std::size_t>(attrs.shared_bytes)};
+  // Without a thread, zeroed results are what they begin as.
+  if (defines.contains("S_ZEROED") && defines.contains("S_EMPTY")) {
+    launch.grid = 0;
+    return launch;
+  }
   if (!attrs.grid.empty() && !attrs.block.empty()) {
     launch.items = items_of(defines);
     return launch;

@@ -57,7 +57,7 @@ bool read_parameter(const std::vector<SourceToken>& tokens, std::size_t begin, s
     } else if (word == "const" && (pointers == 0 || tokens[end].text == "[")) {
       is_const = true;
     } else if (word == "const") {
-      is_table_const = pointers == 1;
+      is_table_const = is_table_const || pointers == 1;
     } else if (!is_word(word[0])) {
       is_plain = false;
     } else if (!is_qualifier(word)) {

@@ -118,6 +118,11 @@ void gradcheck(const tree::FlatFunction& fn, const Flat& arguments, std::span<co
       const double high = at;
       const std::vector<Doubles> below = moved(-eps);
       const double step = high - at;
+      if (step == 0)
+        throw Error(ErrorKind::kInvalidArgument, kName,
+                    fmt::format("{}, element {}: {} rounds a step of eps away", argument_in_words(k, begins),
+                                place(j, x.shape()), name(x.dtype())),
+                    "a larger eps", fmt::format("{:g} at {:g}", eps, here[j]));
       for (const Row& row : rows) {
         const double difference = (above[row.result][row.element] - below[row.result][row.element]) / step;
         const double gradient = row.gradients[k][j];

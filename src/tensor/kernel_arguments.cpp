@@ -168,11 +168,11 @@ void NumberBytes::set(const Place& at, const KernelValue& x) {
   });
 }
 
-void check_alignment(const Place& at, std::size_t offset) {
+void check_alignment(const Place& at, std::size_t offset, const DeviceName& device) {
   const SourceParameter& p = at.parameter;
   if (!p.dtype || p.lanes == 1 || p.lanes == 3) return;
-  constexpr std::size_t kMost = 16;
-  const std::size_t wanted = std::min(size_of(*p.dtype) * static_cast<std::size_t>(p.lanes), kMost);
+  const std::size_t most = device.backend == "cuda" ? 16 : 128;  // CUDA's vectors, and all there are
+  const std::size_t wanted = std::min(size_of(*p.dtype) * static_cast<std::size_t>(p.lanes), most);
   if (offset % wanted != 0)
     at.refuse(ErrorKind::kInvalidArgument, "the slice begins where no such vector may lie",
               fmt::format("a multiple of {} bytes", wanted), fmt::format("byte {}", offset));

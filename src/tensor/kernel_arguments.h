@@ -38,7 +38,7 @@ void check_bytes(const Place& at, std::size_t got, std::optional<DType> dtype, i
 void check_declared(const Place& at, const DeclaredParameter& declared);
 
 // Vectors are read whole, from where they may lie.
-void check_alignment(const Place& at, std::size_t offset);
+void check_alignment(const Place& at, std::size_t offset, const DeviceName& device);
 
 void check_array(const Place& at, const KernelValue& x, const DeviceName& device);
 
@@ -55,7 +55,7 @@ class NumberBytes {
   }
 
  private:
-  std::byte bytes_[32]{};
+  alignas(32) std::byte bytes_[32]{};  // a vector is read whole
   std::size_t size_ = 0;
 };
 

@@ -97,7 +97,9 @@ ir::KernelAttrs KernelOp::State::attrs_of(const KernelTypes& types) const {
       throw Error(ErrorKind::kInvalidArgument, where, "its launch has a stream",
                   "none: it runs where its graph does");
     const bool is_empty = launch.grid.x == 0 || launch.grid.y == 0 || launch.grid.z == 0;
-    if (is_empty && types.results[0].shape.count() > 0)
+    if (is_empty && options.zeroed)
+      defines.emplace_back("S_EMPTY", "1");
+    else if (is_empty && types.results[0].shape.count() > 0)
       throw Error(ErrorKind::kInvalidArgument, where, "its launch is empty and its result is not",
                   "a grid that writes every element", runtime::to_string(launch.grid));
     if (!is_empty) {

@@ -110,7 +110,7 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
     switch (x.kind) {
       case Kind::array:
         check_array(at, x, state_->device);
-        check_alignment(at, x.memory().part().offset);
+        check_alignment(at, x.memory().part().offset, state_->device);
         break;
       case Kind::local:
         if (x.signed_integer < 1)

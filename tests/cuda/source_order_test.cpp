@@ -46,6 +46,19 @@ TEST_F(CudaSource, VariablesOfAModuleAreSetAndRead) {
   EXPECT_GT(fake().count("cuStreamWaitEvent"), 3);
 }
 
+// Then launches of other threads wait for the module's order alone.
+TEST_F(CudaSource, WhoReadsAVariableWaitsForKernelsBeforeItLocksTheModule) {
+  fake().set_kernel(0, [](FakeLaunch&) {});
+  const SourceModule module("cuda:0", kScale);
+  const auto calls = module.global<int>("calls");
+  DeviceArray<float> y("cuda:0", {4});
+  module.function("scale")({.block = {4}})(array({1, 2, 3, 4}), y, 1, 4);
+  fake().clear_log();
+  calls.to_host();
+  const std::string names = fake().names();
+  EXPECT_TRUE(names.starts_with("cuEventSynchronize ")) << names;
+}
+
 // A copy that came between a launch's question what it waits for and its answer when it is done would be
 // ordered with neither.
 TEST_F(CudaSource, VariablesAreInOrderWithLaunchesOfOtherThreads) {
@@ -245,6 +258,19 @@ TEST_F(CudaSource, ZeroedResultsAreSoInEveryLaunchOfAGraph) {
   for (int round = 0; round < 4; ++round) EXPECT_EQ(f(x.tensor()).item<float>(), 10) << round;
   EXPECT_GE(fake().count("cuGraphLaunch"), 2);
   EXPECT_LE(fake().count("cuMemsetD8Async"), 3);  // captured with the kernel
+}
+
+TEST_F(CudaSource, ZeroedResultsOfAnEmptyLaunchAreZeros) {
+  const KernelOp total({.name = "total",
+                        .sources = {.cuda = "__global__ void total(const float* x, float* y) {"
+                                            " atomicAdd(y, x[threadIdx.x]); }"},
+                        .results = {{DType::f32, {3}}},
+                        .zeroed = true,
+                        .launch = Launch::over(0)});
+  fake().set_kernel(2, [](FakeLaunch&) { FAIL() << "it is launched"; });
+  const auto f = compile([&](const Tensor& x) { return total(x); });
+  const DeviceArray<float> x("cuda:0", {0});
+  for (int round = 0; round < 4; ++round) EXPECT_EQ(f(x.tensor()).to_vector<float>(), Floats(3, 0)) << round;
 }
 
 }  // namespace

@@ -54,9 +54,13 @@ class HostBuffer final : public runtime::Buffer {
   std::byte* memory() const { return memory_.get(); }
   bool is_donated() const { return donated_; }
   void set_donated(bool donated) { donated_ = donated; }
-  // How often its content may have changed.
-  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  // How often its content may have changed: of what is written through an address nobody tells.
+  std::uint64_t version() const {
+    if (has_address_.load(std::memory_order_relaxed)) set_changed();
+    return version_.load(std::memory_order_relaxed);
+  }
   void set_changed() const { version_.fetch_add(1, std::memory_order_relaxed); }
+  void give_address() const { has_address_.store(true, std::memory_order_relaxed); }
 
  private:
   const Type type_;
@@ -64,6 +68,7 @@ class HostBuffer final : public runtime::Buffer {
   const Memory memory_;
   bool donated_;
   mutable std::atomic<std::uint64_t> version_{0};
+  mutable std::atomic<bool> has_address_{false};  // that somebody was given
 };
 
 HostBuffer& own(const BufferRef& buffer) { return static_cast<HostBuffer&>(*buffer); }
@@ -232,7 +237,9 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
       std::memcpy(begin + at, element.data(), element.size());
   }
   std::uint64_t address(const runtime::Buffer& buffer) override {
-    return reinterpret_cast<std::uint64_t>(memory_of({&buffer}));
+    std::byte* const memory = memory_of({&buffer});
+    static_cast<const HostBuffer&>(buffer).give_address();
+    return reinterpret_cast<std::uint64_t>(memory);
   }
   void synchronize(int) override {}  // a kernel has run when its launch returns
   void add_properties(DeviceProperties& known, int) override {

@@ -157,11 +157,12 @@ std::string facts_of(const CpuSignature& kernel) {
 }
 
 // The functions that take a list: of pointers to arrays and numbers, and the sizes of grid and block; and
-// those that tell facts.
+// those that tell facts. Of kernels whose parameters are all known.
 std::string calls_of(const std::vector<CpuSignature>& kernels) {
   std::string text = "\n#line 1 \"calls\"\n" + dtype_choice();
   for (const CpuSignature& kernel : kernels) {
     const SourceSignature& s = kernel.text;
+    if (!s.is_plain) continue;
     std::string list;
     for (std::size_t i = 0; i < s.parameters.size(); ++i) {
       const SourceParameter& p = s.parameters[i];
@@ -294,13 +295,10 @@ std::shared_ptr<const runtime::SourceProgram> build(const std::string& source, b
   const std::string where = fmt::format("kernel source on {}", kDevice);
   const std::string mark = fmt::format("# 1 \"{}\"", runtime::source_name(options));
   std::vector<CpuSignature> kernels;
-  const auto is_plain = [](const CpuSignature& k) { return k.text.is_plain; };
   const auto rewritten = [&](std::string text) {
     const std::size_t begin = std::min(text.find(mark), text.size());  // behind what stands before the source
     kernels = kernels_of(text.substr(begin), is_portable, asked);
-    const bool is_known = std::all_of(kernels.begin(), kernels.end(), is_plain);
-    return text.substr(0, begin) + with_places(text.substr(begin), kernels) +
-           (is_known ? calls_of(kernels) : std::string());
+    return text.substr(0, begin) + with_places(text.substr(begin), kernels) + calls_of(kernels);
   };
   std::shared_ptr<const Library> library;
   try {
@@ -316,10 +314,12 @@ std::shared_ptr<const runtime::SourceProgram> build(const std::string& source, b
   }
   if (library == nullptr) throw Error(ErrorKind::kUnsupported, where, kernels_in_words());
   // Only now: for a source that is wrong, the compiler's words are better.
-  if (const auto odd = std::find_if_not(kernels.begin(), kernels.end(), is_plain); odd != kernels.end())
-    throw Error(ErrorKind::kUnsupported, fmt::format("kernel {} on {}", odd->text.name, kDevice),
-                "a parameter has a form that is not known",
-                "numbers, structs and pointers to them, with names");
+  for (const CpuSignature& k : kernels)
+    if (!k.text.is_plain && (asked.empty() || k.text.name == asked))
+      throw Error(ErrorKind::kUnsupported, fmt::format("kernel {} on {}", k.text.name, kDevice),
+                  "a parameter has a form that is not known",
+                  "numbers, structs and pointers to them, with names");
+  std::erase_if(kernels, [](const CpuSignature& k) { return !k.text.is_plain; });
   return std::make_shared<CpuProgram>(std::move(library), std::move(kernels));
 }
 
@@ -358,7 +358,7 @@ void run(const runtime::SourceCall& call, std::span<std::byte* const> inputs,
     }
     if (call.zeroes && slot.is_result && slot.bytes > 0) std::memset(argument.memory, 0, slot.bytes);
   }
-  call.kernel->launch(call.launch, arguments);
+  if (call.launch.grid.x > 0) call.kernel->launch(call.launch, arguments);
 }
 
 }  // namespace systole::cpu

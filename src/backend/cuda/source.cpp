@@ -205,6 +205,8 @@ class CudaGlobal final : public runtime::SourceGlobal {
     loaded_->device().upload(from.data(), memory());
   }
   void read(std::span<std::byte> to) const override {
+    loaded_->device().activate();
+    memory().wait_until_written();  // without the lock: launches of other threads need not wait too
     const std::unique_lock lock = loaded_->in_order();
     loaded_->device().download(memory(), to.data());
   }
@@ -398,7 +400,6 @@ class SourceStep final : public LibraryCall {
 
   void run(Stream stream, std::span<const Address> inputs, std::span<const Address> outputs,
            Address) const override {
-    if (call_->launch.grid.x == 0) return;
     std::vector<Address> addresses(call_->slots.size());
     std::vector<void*> list(addresses.size());
     for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -410,7 +411,7 @@ class SourceStep final : public LibraryCall {
       if (call_->zeroes && slot.is_result && slot.bytes > 0)
         check(driver().cuMemsetD8Async(addresses[i], 0, slot.bytes, stream), "cuMemsetD8Async");
     }
-    kernel_.put(call_->launch, stream, list.data());
+    if (call_->launch.grid.x > 0) kernel_.put(call_->launch, stream, list.data());
   }
 
  private:

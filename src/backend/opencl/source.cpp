@@ -324,7 +324,8 @@ std::shared_ptr<const runtime::SourceCall> source_call(const Device& device, con
 // Kernels take whole memory objects: what lies inside one is copied out, and results back.
 void run(const Device& device, const runtime::SourceCall& call, std::span<const Place> inputs,
          std::span<const Place> outputs) {
-  if (call.launch.grid.x == 0) return;
+  const bool is_empty = call.launch.grid.x == 0;
+  if (is_empty && !call.zeroes) return;
   std::vector<SourceArgument> arguments(call.kernel->parameters().size());
   std::vector<Memory> own(call.slots.size());
   const std::byte zero{0};
@@ -341,7 +342,7 @@ void run(const Device& device, const runtime::SourceCall& call, std::span<const 
       device.fill({static_cast<cl_mem>(arguments[i].memory), 0}, {&zero, 1}, slot.bytes);
   }
   if (arguments.size() > call.slots.size()) arguments.back().local_bytes = call.launch.shared_bytes;
-  call.kernel->launch(call.launch, arguments);
+  if (!is_empty) call.kernel->launch(call.launch, arguments);
   for (std::size_t i = 0; i < call.slots.size(); ++i)
     if (const runtime::SourceCall::Slot& slot = call.slots[i]; own[i] && slot.is_result && slot.position >= 0)
       device.copy({own[i].get(), 0}, place(slot), slot.bytes);

@@ -430,6 +430,17 @@ TEST(Profiler, RecordsOneAtATimeAndStopsOnce) {
   EXPECT_THROW(Profiler({.most_events = 0}), Error);
 }
 
+std::int64_t waited_until = 0;
+
+TEST(Profiler, RestartsWhenDevicesHaveDoneTheirWork) {
+  timeline::wait_by([] { waited_until = timeline::now(); });
+  timeline::start_collecting(10'000);
+  timeline::restart_collecting();
+  const std::int64_t restarted = waited_until;
+  EXPECT_GT(restarted, 0);
+  EXPECT_GE(timeline::stop_collecting().begin, restarted);
+}
+
 class ProfileOfAProgram : public ScratchFolder {};
 
 TEST_F(ProfileOfAProgram, TellsWhatRan) {

@@ -471,6 +471,21 @@ TEST_F(Cupti, AsynchronousMovesAreTimedByTheClockWhereItDoesNotRecord) {
   }
 }
 
+// By its name it is no copy on the device, whose memory would be read and written.
+TEST_F(Cupti, ACopyFromAnotherGpuHasTheNameOfItsRecordsWhereItDoesNotRecord) {
+  FakeDriver fake({FakeGpu{}, FakeGpu{}});
+  FakeCupti cupti(fake);
+  cupti.subscribe_status = kMultipleSubscribers;
+  const Device here(0), there(1);
+  const runtime::BufferRef x = uploaded(numbers(1), there);
+  timeline::start_collecting(10'000);
+  const runtime::BufferRef y = copied(*x, here);
+  copied(*y, here);
+  const Profile p = profiling::summary(timeline::stop_collecting());
+  EXPECT_EQ(row_of(p, "copy from cuda:1 to cuda:0").device, "cuda:0");
+  EXPECT_EQ(row_of(p, "copy from cuda:1 to cuda:0").calls, 1);
+}
+
 // A graph that is captured once runs many times; a loop's body is captured as often as it runs in a launch; a
 // step may make several kernels, and a memset before them; and what is captured may be made ready twice.
 TEST_F(Cupti, ACallIsCountedEachTimeItsGraphRuns) {

@@ -392,8 +392,11 @@ void Device::copy(const MemoryPart& from, const MemoryPart& to) const {
   const std::lock_guard lock(here.upload_mutex);
   from.memory.before_reading(stream);
   to.memory.before_writing(stream);
-  const RecordedMove move(*this, timeline::kOnDevice, to.bytes, stream);
-  if (&from.memory.device() == this)
+  const bool is_here = &from.memory.device() == this;
+  const std::string what = is_here ? std::string(timeline::kOnDevice)
+                                   : cupti::peer_copy_name(from.memory.device().ordinal(), ordinal_);
+  const RecordedMove move(*this, what, to.bytes, stream);
+  if (is_here)
     check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), to.bytes, stream), "cuMemcpyDtoDAsync");
   else
     check(driver().cuMemcpyPeerAsync(to.address(), here.context.get(), from.address(), there.context.get(),

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "backend/cpu/jit.h"
 #include "compile/flops.h"
 #include "error_check.h"
 #include "profile/plain.h"
@@ -429,6 +430,17 @@ TEST(Profiler, RecordsOneAtATimeAndStopsOnce) {
   EXPECT_THROW(Profiler({.most_events = 0}), Error);
 }
 
+std::int64_t waited_until = 0;
+
+TEST(Profiler, RestartsWhenDevicesHaveDoneTheirWork) {
+  timeline::wait_by([] { waited_until = timeline::now(); });
+  timeline::start_collecting(10'000);
+  timeline::restart_collecting();
+  const std::int64_t restarted = waited_until;
+  EXPECT_GT(restarted, 0);
+  EXPECT_GE(timeline::stop_collecting().begin, restarted);
+}
+
 class ProfileOfAProgram : public ScratchFolder {};
 
 TEST_F(ProfileOfAProgram, TellsWhatRan) {
@@ -507,6 +519,30 @@ TEST_F(ProfileOfAProgram, HasTheTimesOfTheClock) {
     EXPECT_GE(span.begin, 0);
     EXPECT_LE(span.begin + span.seconds, p.seconds + 1e-9);
   }
+}
+
+// A kernel of the program's own in a compiled function is a step of it: one row, with all of its time.
+TEST_F(ProfileOfAProgram, AKernelOpIsOneRow) {
+  if (cpu::kernels_in_words().find("without kernels") != std::string::npos)
+    GTEST_SKIP() << cpu::kernels_in_words();
+  const DeviceScope scope("cpu");
+  const KernelOp twice({.name = "twice", .sources = {.portable = R"(
+S_ENTRY twice(S_GLOBAL const float* x, S_GLOBAL float* y) {
+  if (S_THREAD < S_COUNT) y[S_THREAD] = 2 * x[S_THREAD];
+})"}});
+  const auto f = compile([&](const Tensor& a) { return twice(a); });
+  const Tensor x = full({1 << 20}, 0.5).eval();
+  f(x).eval();
+  Profiler profiler({.roof = false});
+  for (int i = 0; i < 3; ++i) f(x).eval();
+  const Profile p = profiler.stop();
+  double in_kernel = 0;
+  for (const Profile::Span& span : p.spans()) in_kernel += span.category == "kernel" ? span.seconds : 0;
+  EXPECT_GT(in_kernel, 0);
+  ASSERT_EQ(p.rows.size(), 1U) << p.table();
+  EXPECT_EQ(p.rows[0].calls, 3);
+  EXPECT_EQ(p.rows[0].bytes, 2 * 4 << 20);
+  EXPECT_GE(p.rows[0].seconds, in_kernel);
 }
 
 TEST_F(ProfileOfAProgram, CountsWhatFindsNoRoom) {

@@ -52,7 +52,8 @@ std::uint32_t Reading::number(const std::string& device) {
   return at->second;
 }
 
-// Of a thread's events: a step is of the device of the run it is in. Loops are steps with steps inside.
+// Of a thread's events: a step is of the device of the run it is in. Loops are steps with steps inside. A
+// kernel of the program's own that a step launches is that step's work, and counted there.
 void Reading::nest(std::vector<std::size_t>& events) {
   const auto at = [&](std::size_t i) -> const Event& { return collected_.events[i]; };
   std::stable_sort(events.begin(), events.end(), [&](std::size_t a, std::size_t b) {
@@ -62,6 +63,10 @@ void Reading::nest(std::vector<std::size_t>& events) {
   for (const std::size_t i : events) {
     while (!open.empty() && at(open.back()).end <= at(i).begin) open.pop_back();
     if (!open.empty()) {
+      if (is(at(i), "kernel") && is(at(open.back()), "step")) {
+        device_[i] = 0;
+        continue;
+      }
       if (device_[i] == 0) device_[i] = device_[open.back()];
       own_[open.back()] -= at(i).end - at(i).begin;
     }

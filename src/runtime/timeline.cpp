@@ -265,6 +265,13 @@ void give_all() {
   for (void (*const give)() : givers) give();
 }
 
+// For the devices; not under the lock either.
+void wait_for_all() {
+  std::vector<void (*)()> waiters;
+  with_writer([&](Writer& w) { waiters = w.waiters; });
+  for (void (*const wait)() : waiters) wait();
+}
+
 bool has_file() {
   Writer& w = writer();
   const std::lock_guard lock(w.mutex);
@@ -484,6 +491,7 @@ void start_collecting(std::int64_t most_events) {
 }
 
 void restart_collecting() {
+  wait_for_all();
   with_writer([](Writer& w) {
     if (!w.collection) return;
     w.collection->all.events.clear();
@@ -495,9 +503,7 @@ void restart_collecting() {
 }
 
 Collected stop_collecting() {
-  std::vector<void (*)()> waiters;
-  with_writer([&](Writer& w) { waiters = w.waiters; });
-  for (void (*const wait)() : waiters) wait();
+  wait_for_all();
   const std::int64_t end = now();
   give_all();
   Collected all;

@@ -77,7 +77,8 @@ class Usage {
 
 // `give` is called whenever a timeline is about to end, to record what it has held back.
 void before_stop(void (*give)());
-// `wait` is called when what is collected is about to end, and returns when devices have done their work.
+// `wait` is called when what is collected is about to end or to begin anew, and returns when devices have
+// done their work.
 void wait_by(void (*wait)());
 
 // What was recorded, kept in memory, beside a file or without one. Texts stand once and have numbers.

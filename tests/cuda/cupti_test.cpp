@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "../trainer_fixture.h"
+#include "backend/cuda/queues.h"
 #include "base/log.h"
 #include "child_check.h"
 #include "fake_check.h"
@@ -392,6 +393,41 @@ TEST_F(Cupti, ARecordingMayBeginWithACopy) {
   timeline::stop_collecting();
 }
 
+// A copy to the device, one to the host and a memset, none of which waits.
+class AsynchronousMoves {
+ public:
+  explicit AsynchronousMoves(const Device& device)
+      : memory_(DeviceBuffer::make(device, {DType::f32, {kLength}}, device.kernels())),
+        host_(device, kLength * sizeof(float), {"cuda", {}, device.ordinal()}),
+        stream_(device.kernels()) {}
+  void to_device() { host_.begin_copy_to(memory_->memory(), stream_); }
+  void to_host() { host_.begin_copy_from(memory_->memory(), stream_); }
+  void set() { fill(memory_->memory(), std::vector<std::byte>(4), stream_); }
+
+ private:
+  const std::shared_ptr<DeviceBuffer> memory_;
+  PinnedMemory host_;
+  const Stream stream_;
+};
+
+TEST_F(Cupti, ARecordingMayBeginWithAnAsynchronousCopyOrAMemset) {
+  FakeDriver fake;
+  const FakeCupti cupti(fake);
+  const Device device(0);
+  device.activate();
+  AsynchronousMoves moves(device);
+  int recordings = 0;
+  for (const auto move :
+       {&AsynchronousMoves::to_device, &AsynchronousMoves::to_host, &AsynchronousMoves::set}) {
+    timeline::start_collecting(10'000);
+    (moves.*move)();
+    fake.clear_log();
+    timeline::stop_collecting();
+    EXPECT_EQ(cupti.subscribed, ++recordings);
+    EXPECT_GT(fake.count("cuStreamSynchronize"), 0) << recordings;  // the device is waited for
+  }
+}
+
 const Profile::Row& row_of(const Profile& profile, const std::string& name) {
   for (const Profile::Row& row : profile.rows)
     if (row.name == name) return row;
@@ -413,6 +449,41 @@ TEST_F(Cupti, CopiesAreTimedByTheClockWhereItDoesNotRecord) {
     EXPECT_EQ(row_of(p, name).bytes, static_cast<std::int64_t>(value.byte_size())) << name;
     EXPECT_EQ(row_of(p, name).calls, 1) << name;
   }
+}
+
+TEST_F(Cupti, AsynchronousMovesAreTimedByTheClockWhereItDoesNotRecord) {
+  FakeDriver fake;
+  FakeCupti cupti(fake);
+  cupti.subscribe_status = kMultipleSubscribers;
+  const Device device(0);
+  device.activate();
+  AsynchronousMoves moves(device);
+  timeline::start_collecting(10'000);
+  fake.clear_log();
+  moves.to_device();
+  moves.to_host();
+  moves.set();
+  EXPECT_EQ(fake.count("cuStreamSynchronize"), 3);  // the times are of the work
+  const Profile p = profiling::summary(timeline::stop_collecting());
+  for (const char* name : {"copy to the device", "copy to the host", "memset"}) {
+    EXPECT_EQ(row_of(p, name).bytes, kLength * 4) << name;
+    EXPECT_EQ(row_of(p, name).calls, 1) << name;
+  }
+}
+
+// By its name it is no copy on the device, whose memory would be read and written.
+TEST_F(Cupti, ACopyFromAnotherGpuHasTheNameOfItsRecordsWhereItDoesNotRecord) {
+  FakeDriver fake({FakeGpu{}, FakeGpu{}});
+  FakeCupti cupti(fake);
+  cupti.subscribe_status = kMultipleSubscribers;
+  const Device here(0), there(1);
+  const runtime::BufferRef x = uploaded(numbers(1), there);
+  timeline::start_collecting(10'000);
+  const runtime::BufferRef y = copied(*x, here);
+  copied(*y, here);
+  const Profile p = profiling::summary(timeline::stop_collecting());
+  EXPECT_EQ(row_of(p, "copy from cuda:1 to cuda:0").device, "cuda:0");
+  EXPECT_EQ(row_of(p, "copy from cuda:1 to cuda:0").calls, 1);
 }
 
 // A graph that is captured once runs many times; a loop's body is captured as often as it runs in a launch; a

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <utility>
 
 #include "backend/cuda/buffer.h"
@@ -97,10 +98,9 @@ class CudaBackend final : public runtime::Backend, public runtime::SourceBackend
     Memory& memory = made->memory();
     if (memory.bytes() == 0) return made;
     if (is_zero)
-      check(driver().cuMemsetD8Async(memory.address(), 0, static_cast<std::size_t>(memory.bytes()), stream),
-            "cuMemsetD8Async");
-    memory.was_written(
-        std::make_shared<const Moment>(device, stream));  // or allocated, which others wait for
+      cuda::fill(memory, std::array<std::byte, 1>{}, stream);
+    else
+      memory.was_written(std::make_shared<const Moment>(device, stream));  // others wait for its allocation
     return made;
   }
   void write(const runtime::BufferPart& to, std::span<const std::byte> from) override {

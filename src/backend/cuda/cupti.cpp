@@ -404,7 +404,7 @@ void Recorder::read(std::uint8_t* buffer, std::size_t valid) {
       }
       case kPeerCopies: {
         const auto& record = *static_cast<const PeerCopyRecord*>(bytes);
-        add_move(record, fmt::format("copy from cuda:{} to cuda:{}", record.from_device, record.to_device));
+        add_move(record, peer_copy_name(record.from_device, record.to_device));
         break;
       }
       case kMemsets: add_move(*static_cast<const MemsetRecord*>(bytes), "memset"); break;
@@ -444,6 +444,10 @@ std::uint64_t recording_of(const Device& device) {
 
 void forget(const Device& device) {
   if (is_recording()) recorder().forget(device);
+}
+
+std::string peer_copy_name(std::int64_t from, std::int64_t to) {
+  return fmt::format("copy from cuda:{} to cuda:{}", from, to);
 }
 
 void Step::enter(const std::string& label, const std::string& details) {

@@ -38,6 +38,9 @@ void forget(const Device& device);  // it goes, and is not waited for when the r
 // Whether the timeline of the GPU is CUPTI's.
 inline bool is_recording() { return recording.load(std::memory_order_relaxed); }
 
+// "copy from cuda:1 to cuda:0": as a record of it is named.
+std::string peer_copy_name(std::int64_t from, std::int64_t to);
+
 struct Call;  // of a step; it may make several kernels
 
 // Work that this thread makes from here to the end of the block is of this step, and one call of it.

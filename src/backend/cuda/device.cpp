@@ -7,6 +7,7 @@
 
 #include "backend/cuda/cupti.h"
 #include "backend/cuda/pinned_ring.h"
+#include "backend/cuda/recorded_move.h"
 #include "base/log.h"
 
 namespace systole::cuda {
@@ -344,37 +345,13 @@ void Device::give_event(Event event) const {
   events_.push_back(event);
 }
 
-namespace {
-
-// A copy on the timeline. CUPTI records it, as it may be the first work of a recording; where CUPTI does not,
-// it is timed here, and waited for.
-class RecordedCopy {
- public:
-  RecordedCopy(const Device& device, std::string_view what, std::size_t bytes, Stream stream)
-      : timed_(timeline::is_on() && cupti::recording_of(device) == 0 ? stream : nullptr),
-        where_(timed_ != nullptr ? fmt::format("cuda:{}", device.ordinal()) : std::string()),
-        copy_(what, where_, timed_ != nullptr ? bytes : 0) {}
-  ~RecordedCopy() {
-    if (timed_ != nullptr) succeeded(driver().cuStreamSynchronize(timed_), "cuStreamSynchronize");
-  }
-  RecordedCopy(const RecordedCopy&) = delete;
-  RecordedCopy& operator=(const RecordedCopy&) = delete;
-
- private:
-  const Stream timed_;
-  const std::string where_;
-  const timeline::Copy copy_;
-};
-
-}  // namespace
-
 void Device::upload(const std::byte* from, const MemoryPart& to) const {
   if (to.bytes == 0) return;
   activate();
   const Opened& here = opened();
   const std::lock_guard lock(here.upload_mutex);
   to.memory.before_writing(here.upload_stream.get());
-  const RecordedCopy copy(*this, timeline::kToDevice, to.bytes, here.upload_stream.get());
+  const RecordedMove move(*this, timeline::kToDevice, to.bytes, here.upload_stream.get());
   here.uploads.upload(from, to.address(), to.bytes);
   to.memory.was_written(std::make_shared<const Moment>(*this, here.upload_stream.get()));
 }
@@ -385,7 +362,7 @@ void Device::download(const MemoryPart& from, std::byte* to) const {
   const Opened& here = opened();
   const std::lock_guard lock(here.download_mutex);
   from.memory.before_reading(here.download_stream.get());
-  const RecordedCopy copy(*this, timeline::kToHost, from.bytes, here.download_stream.get());
+  const RecordedMove move(*this, timeline::kToHost, from.bytes, here.download_stream.get());
   here.downloads.download(from.address(), to, from.bytes);
 }
 
@@ -415,8 +392,11 @@ void Device::copy(const MemoryPart& from, const MemoryPart& to) const {
   const std::lock_guard lock(here.upload_mutex);
   from.memory.before_reading(stream);
   to.memory.before_writing(stream);
-  const RecordedCopy copy(*this, timeline::kOnDevice, to.bytes, stream);
-  if (&from.memory.device() == this)
+  const bool is_here = &from.memory.device() == this;
+  const std::string what = is_here ? std::string(timeline::kOnDevice)
+                                   : cupti::peer_copy_name(from.memory.device().ordinal(), ordinal_);
+  const RecordedMove move(*this, what, to.bytes, stream);
+  if (is_here)
     check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), to.bytes, stream), "cuMemcpyDtoDAsync");
   else
     check(driver().cuMemcpyPeerAsync(to.address(), here.context.get(), from.address(), there.context.get(),

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/recorded_move.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda {
@@ -128,6 +129,7 @@ void fill(const MemoryPart& to, std::span<const std::byte> element, Stream strea
     return bits;
   };
   to.memory.before_writing(stream);
+  const RecordedMove move(to.memory.device(), "memset", to.bytes, stream);
   switch (element.size()) {
     case 1:
       check(cu.cuMemsetD8Async(to.address(), value(std::uint8_t{}), count, stream), "cuMemsetD8Async");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cuda/recorded_move.h"
+
 namespace systole::cuda {
 
 Mark::Mark(const Device& device, Stream stream) : device_(device) {
@@ -95,6 +97,7 @@ void PinnedMemory::begin_copy_to(const MemoryPart& to, Stream stream) {
   order_.before_reading(stream);
   to.memory.before_writing(stream);
   busy_ = true;
+  const RecordedMove move(to.memory.device(), timeline::kToDevice, size(), stream);
   check(driver().cuMemcpyHtoDAsync(to.address(), memory_, size(), stream), "cuMemcpyHtoDAsync");
   const auto moment = std::make_shared<const Moment>(to.memory.device(), stream);
   order_.was_read(moment);
@@ -105,6 +108,7 @@ void PinnedMemory::begin_copy_from(const MemoryPart& from, Stream stream) {
   order_.before_writing(stream);
   from.memory.before_reading(stream);
   busy_ = true;
+  const RecordedMove move(from.memory.device(), timeline::kToHost, size(), stream);
   check(driver().cuMemcpyDtoHAsync(memory_, from.address(), size(), stream), "cuMemcpyDtoHAsync");
   const auto moment = std::make_shared<const Moment>(from.memory.device(), stream);
   from.memory.was_read(moment);

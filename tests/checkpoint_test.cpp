@@ -231,9 +231,11 @@ TEST_F(CheckpointTest, TwoHundredKillsLoseNothingThatWasSaved) {
     }
   }
   EXPECT_GT(known, 20);
-  // What killed writers left is gone.
+  // What killed writers left unfinished is gone, and what they had no time to remove goes with the next save:
+  // on a busy machine all of them may be killed before they remove anything.
   for (const std::string& name : names_in(folder_)) EXPECT_TRUE(name.starts_with("step-")) << name;
-  EXPECT_LE(names_in(folder_).size(), 3u);
+  CheckpointFolder(folder_, {.keep = 2}).write(checkpoint_of(known + 1));
+  EXPECT_EQ(names_in(folder_).size(), 2u);
 }
 
 // FAULTS 14.

@@ -23,7 +23,7 @@ namespace systole::io {
 
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
 // What bounds the memory that a hostile header can ask for.
-inline constexpr std::size_t kMaxSafetensorsArrays = 65'536;
+inline constexpr std::size_t kMaxSafetensorsArrays = 49'152;
 inline constexpr std::size_t kMaxSafetensorsAxes = 262'144;  // of all arrays together
 inline constexpr std::size_t kMaxIndexArrays = 262'144;
 inline constexpr std::string_view kMetadataKey = "__metadata__";

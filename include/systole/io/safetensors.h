@@ -13,7 +13,7 @@
 //
 // The header is checked as a whole before anything is read: sizes, types, overlaps, gaps, names that stand
 // twice, bytes after the end. What is wrong is kParse with file and offset, kLimit (a header of more than
-// 100 MB, more than 65,536 arrays, more than 32 axes of one or 262,144 of all), or kUnsupported: a dtype that
+// 100 MB, more than 49,152 arrays, more than 32 axes of one or 262,144 of all), or kUnsupported: a dtype that
 // Systole has not, a pickle, a zip file of PyTorch's.
 
 #include <cstddef>

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "codegen/kernel.h"
 #include "compile/program.h"
@@ -238,6 +240,27 @@ TEST(SimtKernels, AConditionalReadStaysConditional) {
   const Value x = graph.input("x", {DType::f32, {64, 60}});
   graph.output(ops::pad(x, ops::scalar_like(x, 0), {0, 0}, {0, 4}));
   EXPECT_FALSE(has(kernel_of(graph, Dialect::cuda), "s_load4("));
+}
+
+// Whether there is anything is known of all neighbours together where they lie along another axis.
+TEST(SimtKernels, NeighboursAreReadAtOnceUnderAPadding) {
+  Graph graph("gradient of pooling");
+  const Type pooled{DType::bf16, {64, 15, 15, 32}};
+  std::optional<Value> sum;
+  for (const auto& [row, column] : {std::pair{0, 0}, {0, 1}, {1, 0}, {1, 1}}) {
+    const Value part = graph.input("part" + std::to_string(2 * row + column), pooled);
+    const Value padded = ops::pad(part, ops::scalar_like(part, 0), {0, row, column, 0},
+                                  {0, 1 - row, 1 - column, 0}, {0, 1, 1, 0});
+    sum = sum ? ops::add(*sum, padded) : padded;
+  }
+  graph.output(*sum);
+  const Kernel map = kernel_of(graph, Dialect::cuda);
+  EXPECT_EQ(count(map, "s_load4("), 4u) << map.source;
+  EXPECT_EQ(count(map, "s_store4("), 1u) << map.source;
+  EXPECT_FALSE(has(map, "if (")) << map.source;
+  graph.output(ops::sum(*sum, {0, 1, 2}));
+  const Kernel rows = kernel_of(graph, Dialect::cuda);
+  EXPECT_EQ(count(rows, "s_load4("), 4u) << rows.source;
 }
 
 TEST(SimtKernels, AProductHasItsEpilogueInTheKernel) {

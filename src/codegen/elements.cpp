@@ -105,9 +105,30 @@ std::string Elements::named(DType dtype, const std::string& expression) {
   return name;
 }
 
+// Neighbours of the place along the axis, that begin at a multiple of their count.
+bool Elements::are_together(const Index& place) const {
+  if (!together_ || conditions_ > 0) return false;
+  const auto& [axis, step, count, function] = *together_;
+  const auto& terms = place.terms();
+  return place.factor(axis) == 1 && place.constant() % count == 0 &&
+         std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
+           return term.first == axis || (lifted_.contains(term.first) && term.second.factor % count == 0);
+         });
+}
+
 std::string Elements::load(std::size_t input, const Index& place) {
   loads_.push_back({input, place, conditions_ > 0});
   const std::string at = place.to_string();
+  if (are_together(place) && !elsewhere_.contains({input, at})) {
+    const auto& [axis, step, count, function] = *together_;
+    const Index first = place + Index::variable(axis, 2) * -1 + Index::variable(step, 2) * count;
+    const std::string name = writer_.fresh("w");
+    writer_.line_at_mark(
+        fmt::format("{} {}[{}];", storage_type(graph_.input_type(input).dtype), name, count));
+    writer_.line_at_mark(
+        fmt::format("{}({}, {} + {});", function(input), name, inputs_[input], first.to_string()));
+    read_from(input, place, name + "[j]");
+  }
   const auto found = elsewhere_.find({input, at});
   const std::string element =
       found != elsewhere_.end() ? found->second : fmt::format("{}[{}]", inputs_[input], at);

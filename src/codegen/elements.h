@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -68,6 +69,19 @@ class Elements {
   void lift(const std::vector<std::string>& variables) { lifted_ = {variables.begin(), variables.end()}; }
   void lift_nothing() { lifted_.clear(); }
 
+  // Inside of a loop over j, neighbours along an axis are read at once where they lie side by side and what
+  // else decides their place is lifted: at the mark.
+  struct Together {
+    std::string axis, step;  // variables: the axis is step * count + j
+    std::int64_t count;
+    std::function<std::string(std::size_t)> function;  // that reads so many of an input
+  };
+  void read_together(Together together) { together_ = std::move(together); }
+  void read_apart() {
+    together_.reset();
+    read_from_memory();
+  }
+
   // What was computed inside is not known outside.
   void push() {
     scopes_.emplace_back();
@@ -91,6 +105,7 @@ class Elements {
   std::string elementwise(const ir::Node& node, const Indices& at);
   std::string moved(const ir::Node& node, const Indices& at);
   std::string load(std::size_t input, const Index& place);
+  bool are_together(const Index& place) const;
   std::string literal(const Literal& value, const Indices& at);
   std::string padded(const ir::Node& node, const Indices& at);
   std::string joined(const ir::Node& node, const Indices& at);
@@ -128,6 +143,7 @@ class Elements {
   std::map<std::pair<std::size_t, std::string>, std::string> elsewhere_;
   int conditions_ = 0;  // that are open
   std::set<std::string> lifted_;
+  std::optional<Together> together_;
 };
 
 }  // namespace systole::codegen

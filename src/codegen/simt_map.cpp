@@ -146,9 +146,6 @@ class SimtMap {
     return found;
   }
 
-  // The element of load number i, as bits.
-  static std::string vector(std::size_t i) { return fmt::format("w{}", i); }
-
   void in_vectors(const Loops& loops, const std::vector<std::size_t>& outputs) {
     const std::string& x = loops.names.back();
     Loops steps = loops;  // over vectors
@@ -156,28 +153,12 @@ class SimtMap {
     steps.names.back() = "step";
     if (steps.sizes.back() == 1) w_.line("const s_index step = 0;");
     open_item(w_, steps, "point");
-    // Neighbours along x that begin at a multiple of a vector.
-    const auto in_row = [&](const Index& place) {
-      const auto& terms = place.terms();
-      return place.factor(x) == 1 && place.constant() % vector_ == 0 &&
-             std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
-               return term.first == x || term.second.factor % vector_ == 0;
-             });
-    };
-    const auto at_first = [&](const Index& place) {
-      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * vector_;
-    };
-    std::size_t next = 0;
-    for (const Elements::Load& load : loads(loops, outputs)) {
-      if (!in_row(load.place)) continue;
-      const std::string name = vector(next++);
-      w_.line(fmt::format("{} {}[{}];", storage_type(region_.input_type(load.input).dtype), name, vector_));
-      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, load.input, vector_), name, load.input,
-                          at_first(load.place).to_string()));
-      function_.elements().read_from(load.input, load.place, name + "[j]");
-    }
     for (const std::size_t o : outputs)
       w_.line(fmt::format("{} result{}[{}];", storage_type(region_.output_type(o).dtype), o, vector_));
+    w_.mark();
+    function_.elements().lift({loops.names.begin(), loops.names.end() - 1});
+    function_.elements().read_together(
+        {x, "step", vector_, [&](std::size_t i) { return load_function(step_, i, vector_); }});
     w_.line("S_UNROLL");
     w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", vector_));
     w_.line(fmt::format("const s_index {} = step * {} + j;", x, vector_));
@@ -187,10 +168,12 @@ class SimtMap {
                           function_.elements().bits_at(region_.outputs()[o].value, loops.point())));
     function_.elements().pop();
     w_.close();
+    function_.elements().read_apart();
+    function_.elements().lift_nothing();
+    const Index first = loops.point() + Index::variable(x, 2) * -1 + Index::variable("step", 2) * vector_;
     for (const std::size_t o : outputs)
       w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, o, vector_), function_.output(o),
-                          at_first(loops.point()).to_string(), o));
-    function_.elements().read_from_memory();
+                          first.to_string(), o));
   }
 
   // The kernel when operands are read with a stride along the last loop, and along one other without.

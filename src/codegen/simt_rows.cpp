@@ -412,7 +412,7 @@ class SimtRows {
     }
     open_item(w_, is_long_ ? in_steps(inner_) : inner_, "point");
     if (is_long_ && inner_.sizes.back() == wide_) w_.line("const s_index step = 0;");
-    is_wide_ || is_long_ ? wide_body(stage, sums, outputs) : body(sums, outputs);
+    is_wide_ || is_long_ ? wide_body(sums, outputs) : body(sums, outputs);
     if (tail) w_.close();
     w_.close();
     if (in_runs) close_runs(sums);
@@ -452,50 +452,18 @@ class SimtRows {
     }
   }
 
-  // What a pass reads at neighbouring rows or points and can read at once.
-  std::vector<Elements::Load> wide_loads(int stage, const std::vector<std::int32_t>& sums,
-                                         const std::vector<std::size_t>& outputs) const {
-    Function trial(step_, "trial", dialect_);
-    Elements& elements = trial.elements();
-    for (int earlier = 1; earlier < stage; ++earlier)
-      for (const std::int32_t i : reductions(earlier)) elements.define({i, 0}, sum(i));
-    for (const std::int32_t i : stored_) elements.know_at({i, 0}, all_.point(), kept(i));
-    for (const std::int32_t i : sums) elements.value_at(graph_.node(i).operands[0], all_.point());
-    for (const std::size_t o : outputs) elements.bits_at(graph_.outputs()[o].value, all_.point());
-    const std::string& x = near_axis();
-    std::vector<Elements::Load> found;
-    std::set<std::pair<std::size_t, std::string>> seen;
-    for (const Elements::Load& load : elements.loads()) {
-      const auto& terms = load.place.terms();
-      const bool at_once = !load.conditional && load.place.factor(x) == 1 &&
-                           load.place.constant() % wide_ == 0 &&
-                           std::all_of(terms.begin(), terms.end(), [&](const auto& term) {
-                             const bool known = std::find(all_.names.begin(), all_.names.end(), term.first) !=
-                                                all_.names.end();
-                             return known && (term.first == x || term.second.factor % wide_ == 0);
-                           });
-      if (at_once && seen.insert({load.input, load.place.to_string()}).second) found.push_back(load);
-    }
-    return found;
-  }
-
-  void wide_body(int stage, const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {
+  void wide_body(const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {
     Elements& elements = function_.elements();
     const std::string& x = near_axis();
-    const auto at_first = [&](const Index& place) {
-      return place + Index::variable(x, 2) * -1 + Index::variable("step", 2) * wide_;
-    };
     elements.push();
-    std::size_t next = 0;
-    for (const Elements::Load& load : wide_loads(stage, sums, outputs)) {
-      const std::string name = fmt::format("w{}", next++);
-      w_.line(fmt::format("{} {}[{}];", storage_type(graph_.input_type(load.input).dtype), name, wide_));
-      w_.line(fmt::format("{}({}, in{} + {});", load_function(step_, load.input, wide_), name, load.input,
-                          at_first(load.place).to_string()));
-      elements.read_from(load.input, load.place, name + "[j]");
-    }
     for (const std::size_t o : outputs)
       w_.line(fmt::format("{} result{}[{}];", storage_type(graph_.output_type(o).dtype), o, wide_));
+    std::vector<std::string> others;
+    for (const std::string& name : all_.names)
+      if (name != x) others.push_back(name);
+    w_.mark();
+    elements.lift(others);
+    elements.read_together({x, "step", wide_, [&](std::size_t i) { return load_function(step_, i, wide_); }});
     open_near();
     know_kept();
     for (const std::int32_t i : sums) {
@@ -506,12 +474,14 @@ class SimtRows {
       w_.line(fmt::format("result{}[j] = {};", o, elements.bits_at(graph_.outputs()[o].value, all_.point())));
     keep();
     close_near();
+    elements.read_apart();
+    elements.lift_nothing();
+    const Index first = all_.point() + Index::variable(x, 2) * -1 + Index::variable("step", 2) * wide_;
     if (!outputs.empty() && guarded_) w_.open("if (active)");
     for (const std::size_t o : outputs)
       w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, o, wide_), function_.output(o),
-                          at_first(all_.point()).to_string(), o));
+                          first.to_string(), o));
     if (!outputs.empty() && guarded_) w_.close();
-    elements.read_from_memory();
     elements.pop();
   }
 

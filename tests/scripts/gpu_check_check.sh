@@ -17,7 +17,7 @@ tool cmake 'echo "cmake $*" >>"$LOG"
 mkdir -p build-gpu/tests/conformance build-gpu/tests/cuda
 for name in conformance/conformance_suite parity_test bench_test bench_cuda_test bench_results_test \
   bench_deterministic_test kernels_test kernel_sources_test kernel_call_test kernel_docs_test kernel_op_test \
-  device_array_test streams_test judgement_test trainer_ahead_test layers_test losses_test trainer_devices_test \
+  device_array_test streams_test judgement_test padding_test trainer_ahead_test layers_test losses_test trainer_devices_test \
   cuda/cuda_session_test; do
   cp "$HOME_BIN/a_test" "build-gpu/tests/$name"
 done

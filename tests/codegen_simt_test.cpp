@@ -263,6 +263,38 @@ TEST(SimtKernels, NeighboursAreReadAtOnceUnderAPadding) {
   EXPECT_EQ(count(rows, "s_load4("), 4u) << rows.source;
 }
 
+TEST(SimtKernels, WindowsBesideTheLastAxisAreReadByNeighbours) {
+  const auto pooled = [](DType dtype, std::int64_t channels, std::int64_t padding) {
+    Graph graph("pooling");
+    const Value x = graph.input("x", {dtype, {64, 30, 30, channels}});
+    graph.output(ops::max_pool(x, {2, 2}, {2, 2}, {padding, padding}, {padding, padding}));
+    return kernel_of(graph, Dialect::cuda);
+  };
+  const Kernel small = pooled(DType::bf16, 32, 0);
+  EXPECT_EQ(count(small, "s_load8("), 1u) << small.source;
+  EXPECT_EQ(count(small, "s_store8("), 1u) << small.source;
+  EXPECT_FALSE(has(small, "if (")) << small.source;
+  EXPECT_EQ(count(pooled(DType::f32, 32, 0), "s_load4("), 1u);
+  EXPECT_TRUE(has(pooled(DType::f32, 32, 1), "if (x1 >= 0 && x1 <= 29)"));
+  EXPECT_FALSE(has(pooled(DType::f32, 30, 0), "s_load"));
+}
+
+// One thread for four rows would wait for their sums one after the other.
+TEST(SimtKernels, RowsHaveManyThreadsForTheSumsOfTheirChunks) {
+  Graph graph("gradient of a bias");
+  const Value x = graph.input("x", {DType::f32, {512, 900, 32}});
+  graph.output(ops::exp(x));
+  graph.output(ops::sum(ops::exp(x), {0, 1}));
+  const Cutting target;
+  const lower::Program program = lower::make_program(lower::prepared(graph, target), target);
+  ASSERT_EQ(program.steps.size(), 1u);
+  const std::vector<Kernel> kernels = codegen::make_kernels(program.steps[0], "kernel", Dialect::cuda);
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(count(kernels[0], "s_load4("), 1u) << kernels[0].source;
+  EXPECT_EQ(kernels[1].threads, 1024);
+  EXPECT_TRUE(has(kernels[1], "const s_i32 slot = S_LANE % 32, part = S_LANE / 32;")) << kernels[1].source;
+}
+
 TEST(SimtKernels, AProductHasItsEpilogueInTheKernel) {
   Graph graph("layer");
   const Value x = graph.input("x", {DType::f32, {256, 300}}), w = graph.input("w", {DType::f32, {300, 512}}),

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <tuple>
 #include <utility>
@@ -82,7 +83,8 @@ class PaddingOn : public ModelDevice {
     const auto& [by_x, by_bias] = both;
     const auto [wanted_by_x, wanted_by_bias] = expected(p, x, bias);
     EXPECT_EQ(by_x.to_vector<float>(), wanted_by_x);
-    if (dtype == DType::f32) EXPECT_EQ(by_bias.to_vector<float>(), wanted_by_bias);
+    if (dtype != DType::f32) return;  // sums of many are rounded
+    EXPECT_EQ(by_bias.to_vector<float>(), wanted_by_bias);
   }
 };
 
@@ -101,6 +103,34 @@ TEST_P(PaddingOn, GradientsOfManyPooledImagesToo) {
   expect_gradients({16, 48, 16, 2, 2, 0}, DType::f32);
   expect_gradients({16, 48, 16, 2, 2, 0}, DType::bf16);
   expect_gradients({16, 49, 16, 3, 2, 1}, DType::f32);
+}
+
+// An element gets the sixteenth of what the means of 4 by 4 have that it is part of; there are holes between
+// those.
+TEST_P(PaddingOn, GradientsOfMeansAreSpreadOverTheirWindows) {
+  constexpr std::int64_t kImages = 4, kSize = 64, kChannels = 16, kWindow = 4, kStride = 2, kPadding = 1,
+                         kPooled = 32;
+  const Shape images{kImages, kSize, kSize, kChannels}, results{kImages, kPooled, kPooled, kChannels};
+  const Floats factors = numbers(results.count());
+  Floats wanted(static_cast<std::size_t>(images.count()), 0.0f);
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const std::int64_t c = at % kChannels, column = at / kChannels % kPooled * kStride - kPadding,
+                       row = at / kChannels / kPooled % kPooled * kStride - kPadding,
+                       n = at / kChannels / kPooled / kPooled;
+    for (std::int64_t y = std::max<std::int64_t>(row, 0); y < std::min(row + kWindow, kSize); ++y)
+      for (std::int64_t x = std::max<std::int64_t>(column, 0); x < std::min(column + kWindow, kSize); ++x)
+        wanted[static_cast<std::size_t>(((n * kSize + y) * kSize + x) * kChannels + c)] += factors[i] / 16;
+  }
+  const auto gradient = compile([&](const Tensor& v, const Tensor& f) {
+    return grad([&](const Tensor& image) {
+      return sum(avg_pool2d(image, {kWindow, kWindow}, {.stride = kStride, .padding = kPadding}) * f);
+    })(v);
+  });
+  EXPECT_EQ(
+      gradient(Tensor(Literal::full({DType::f32, images}, 1)), Tensor(Literal::of<float>(results, factors)))
+          .to_vector<float>(),
+      wanted);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, PaddingOn, model_devices(), device_suffix);

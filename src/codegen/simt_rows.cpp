@@ -116,9 +116,10 @@ class SimtRows {
 
   // Pass `stage` over the chunks of all rows; one after the last: what belongs to rows.
   Kernel make_cut(int stage) {
+    const bool is_last = stage > last_stage_;
+    has_rows_alone_ = is_last;
     lay_out();
     const std::int64_t blocks = (units() + slots_ - 1) / slots_;
-    const bool is_last = stage > last_stage_;
     memory_ = function_.scratch("s_u8");
     write_places();
     w_.line(fmt::format("const s_index base = S_GROUP % {0} * {1}, chunk = S_GROUP / {0};", blocks, slots_));
@@ -254,12 +255,13 @@ class SimtRows {
   // What all chunks of the row have together.
   void read_chunks(std::int32_t i) {
     declare("sum", i, identity(kind_of(i), dtype_of(i)));
-    open_wide();
+    w_.line("S_UNROLL_MORE");  // they are all on their way at a time
     w_.open(fmt::format("for (s_i32 c = part; c < {}; c += {})", chunks_, parts_));
+    open_wide();
     w_.line(fmt::format("const {} of_chunk = {};", c_type(dtype_of(i)), chunk_sum(i, "c")));
     w_.line(fmt::format("{} = {};", sum(i), combined(kind_of(i), dtype_of(i), sum(i), "of_chunk")));
-    w_.close();
     close_wide();
+    w_.close();
     combine_parts(i);
     function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), sum(i)));
   }
@@ -303,9 +305,11 @@ class SimtRows {
       threads_ = form_.threads;
   }
   void lay_out_rows() {
-    is_wide_ = outer_.sizes.back() % wide_ == 0 && row_count_ >= kLeastWide;
+    is_wide_ = !has_rows_alone_ && outer_.sizes.back() % wide_ == 0 && row_count_ >= kLeastWide;
     slots_ = std::min(power_of_two(units()), kWarp);
-    const std::int64_t useful = length_ < 8 ? 1 : power_of_two(chunk_length_);
+    const std::int64_t useful = has_rows_alone_ ? power_of_two(chunks_)
+                                : length_ < 8   ? 1
+                                                : power_of_two(chunk_length_);
     // Few rows: a thread has a few points only, and neighbours still fill a line of memory.
     constexpr std::int64_t kFewGroups = 128, kLine = 8, kFewPoints = 4;
     if (is_wide_ && !is_cut())
@@ -313,7 +317,9 @@ class SimtRows {
         slots_ /= 2;
     while (is_wide_ && !is_cut() && !is_large(2 * threads_) && useful * slots_ > kFewPoints * threads_)
       threads_ *= 2;
-    if (form_.threads > 0) threads_ = form_.threads;
+    // What a thread waits for is memory alone: the more of them the better.
+    while (has_rows_alone_ && !is_large(2 * threads_) && useful * slots_ > threads_) threads_ *= 2;
+    if (form_.threads > 0 && !has_rows_alone_) threads_ = form_.threads;
     while (threads_ > kThreads && local_bytes() > kMostLocalBytes) threads_ /= 2;
     parts_ = std::min(useful, threads_ / slots_);
     if (parts_ * slots_ < threads_) threads_ = std::max<std::int64_t>(parts_ * slots_, kThreads);
@@ -662,6 +668,7 @@ class SimtRows {
   std::int64_t slots_ = 1, parts_ = 1, threads_ = kThreads;
   bool is_wide_ = false, is_long_ = false;  // a thread has neighbouring rows, or points
   bool guarded_ = false;
+  bool has_rows_alone_ = false;           // a last launch, whose points are the chunks' sums
   bool comes_again_ = false;              // a group, to the one reduction there is
   std::set<std::int32_t> kept_, stored_;  // values a later pass needs again; those that are there
   std::set<std::string> local_;

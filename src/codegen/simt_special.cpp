@@ -1,6 +1,9 @@
 // Primitives whose kernel in C is one item, for many threads. What else has a kernel of its own takes its
 // items in turn, as in C.
 
+#include <cstdlib>
+
+#include "codegen/long_sum.h"
 #include "codegen/simt.h"
 #include "codegen/special_parts.h"
 
@@ -64,11 +67,116 @@ class SimtSpecial : public SpecialKernel {
   }
 };
 
+// Windows that do not span the last axis: a thread has neighbours along it, and reads and writes them at
+// once.
+class SimtWindow : public SpecialKernel {
+ public:
+  SimtWindow(const lower::Step& step, const std::string& name, Dialect dialect)
+      : SpecialKernel(step, name, dialect),
+        step_(step),
+        attrs_(node_.as<ir::WindowAttrs>()),
+        axes_(window_axes(attrs_, shape(0), node_.types[0].shape)) {
+    constexpr std::int64_t kLeastThreads = 16384;  // fewer have a point each
+    const WindowAxis& line = axes_.back();
+    std::int64_t points = 1;
+    for (const std::int64_t size : attrs_.window) points *= size;
+    if (!line.is_plain() || is_long_sum(attrs_.kind, dtype(), points)) return;
+    // Places are told in as many bits as those of the arrays are, in the padding as well.
+    constexpr std::int64_t kFar = std::int64_t{1} << 28;
+    for (const WindowAxis& axis : axes_)
+      if (axis.window > kFar / axis.dilation || std::abs(axis.low) > kFar) return;
+    for (const std::int64_t count : {8, 4}) {
+      const bool is_too_wide = count == 8 && size_of(dtype()) > 2;
+      if (is_too_wide || line.y % count != 0 || node_.types[0].shape.count() < count * kLeastThreads)
+        continue;
+      wide_ = count;
+      return;
+    }
+  }
+
+  bool is_fit() const { return wide_ > 0; }
+
+  Kernel make() {
+    const std::string_view storage = storage_type(dtype());
+    Loops items;
+    Ints sizes;
+    for (std::size_t i = 0; i < axes_.size(); ++i) {
+      const bool is_last = i + 1 == axes_.size();
+      items.sizes.push_back(is_last ? axes_[i].y / wide_ : axes_[i].y);
+      items.names.push_back(is_last ? "step" : fmt::format("y{}", i));
+      sizes.push_back(axes_[i].x);
+    }
+    open_items();
+    open_item(w_, items, "item");
+    w_.line(fmt::format("{} sum[{}];", c_type(dtype()), wide_));
+    over_neighbours([&] { w_.line(fmt::format("sum[j] = {};", identity(attrs_.kind, dtype()))); });
+    const Ints strides = row_major_strides(sizes);
+    std::string place = items.sizes.back() == 1 ? "0" : fmt::format("step * {}", wide_);
+    int open = 0;
+    for (std::size_t i = 0; i + 1 < axes_.size(); ++i) {
+      const WindowAxis& axis = axes_[i];
+      std::string x = axis.y == 1 ? "0" : fmt::format("y{} * {}", i, axis.stride);
+      if (axis.low != 0) x += fmt::format(" - ({})", axis.low);
+      if (axis.window > 1) {
+        w_.line("S_UNROLL_SOME");
+        w_.open(fmt::format("for (s_i32 k{0} = 0; k{0} < {1}; ++k{0})", i, axis.window));
+        ++open;
+        x += fmt::format(" + k{} * {}", i, axis.dilation);
+      }
+      w_.line(fmt::format("const s_index x{} = {};", i, x));
+      if (!axis.is_inside()) {
+        std::string inside = fmt::format("x{0} >= 0 && x{0} <= {1}", i, axis.last());
+        if (axis.holes > 1) inside += fmt::format(" && x{} % {} == 0", i, axis.holes);
+        w_.open(fmt::format("if ({})", inside));
+        ++open;
+      }
+      place +=
+          fmt::format(" + x{}{} * {}", i, axis.holes > 1 ? fmt::format(" / {}", axis.holes) : "", strides[i]);
+    }
+    const std::size_t input = position(0);
+    w_.line(fmt::format("{} w[{}];", storage, wide_));
+    w_.line(fmt::format("{}(w, in{} + {});", load_function(step_, input, wide_), input, place));
+    over_neighbours([&] {
+      w_.line(
+          fmt::format("const {} v = {};", c_type(dtype()), function_.elements().stored("w", "j", dtype())));
+      w_.line(fmt::format("sum[j] = {};", combined(attrs_.kind, dtype(), "sum[j]", "v")));
+    });
+    for (; open > 0; --open) w_.close();
+    w_.line(fmt::format("{} result[{}];", storage, wide_));
+    over_neighbours([&] {
+      function_.elements().store("result", Index::variable("j", wide_), dtype(),
+                                 function_.elements().rounded(dtype(), "sum[j]"));
+    });
+    w_.line(fmt::format("{}({} + item * {}, result);", store_function(step_, 0, wide_), function_.output(0),
+                        wide_));
+    w_.close();
+    return function_.finish(node_.types[0].shape.count() / wide_);
+  }
+
+ private:
+  template <class Inside>
+  void over_neighbours(Inside&& inside) {
+    w_.line("S_UNROLL");
+    w_.open(fmt::format("for (s_i32 j = 0; j < {}; ++j)", wide_));
+    inside();
+    w_.close();
+  }
+
+  const lower::Step& step_;
+  const ir::WindowAttrs& attrs_;
+  const std::vector<WindowAxis> axes_;
+  std::int64_t wide_ = 0;
+};
+
 }  // namespace
 
 std::optional<Kernel> simt_special_kernel(const lower::Step& step, const std::string& name, Dialect dialect) {
   switch (step.region.graph.node(step.region.anchor).op) {
     case Op::dynamic_update_slice: return SimtSpecial(step, name, dialect).update();
+    case Op::reduce_window: {
+      SimtWindow window(step, name, dialect);
+      return window.is_fit() ? window.make() : special_kernel(step, name, dialect);
+    }
     case Op::scatter: return simt_scatter_kernel(step, name, dialect);
     default: return special_kernel(step, name, dialect);
   }

@@ -57,6 +57,21 @@ class SpecialKernel {
   Writer& w_;
 };
 
+// Element y of the result reads x = y·stride + k·dilation - low for k below `window`, where the operand's
+// elements have `holes`-1 others between them.
+struct WindowAxis {
+  std::int64_t x, y, window, stride, dilation, low, holes;
+
+  std::int64_t last() const { return (x - 1) * holes; }
+  bool is_inside() const {  // whatever y and k are
+    return low <= 0 && (y - 1) * stride + (window - 1) * dilation - low <= last() && holes == 1;
+  }
+  bool is_plain() const { return window == 1 && stride == 1 && low == 0 && holes == 1 && x == y; }
+};
+
+// Neighbours that are plain are one; the last has no holes.
+std::vector<WindowAxis> window_axes(const ir::WindowAttrs& a, const Shape& x, const Shape& y);
+
 Kernel window_kernel(const lower::Step& step, const std::string& name);  // in C
 // sort and top_k; cholesky and triangular_solve.
 Kernel order_kernel(const lower::Step& step, const std::string& name, Dialect dialect);

@@ -7,22 +7,6 @@
 
 namespace systole::codegen {
 
-namespace {
-
-constexpr std::int64_t kLine = 256;  // elements of an item
-
-// Element y of the result reads x = y·stride + k·dilation - low for k below `window`, where the operand's
-// elements have `holes`-1 others between them.
-struct WindowAxis {
-  std::int64_t x, y, window, stride, dilation, low, holes;
-
-  std::int64_t last() const { return (x - 1) * holes; }
-  bool is_inside() const {  // whatever y and k are
-    return low <= 0 && (y - 1) * stride + (window - 1) * dilation - low <= last() && holes == 1;
-  }
-  bool is_plain() const { return window == 1 && stride == 1 && low == 0 && holes == 1 && x == y; }
-};
-
 std::vector<WindowAxis> window_axes(const ir::WindowAttrs& a, const Shape& x, const Shape& y) {
   const auto entry = [](const Ints& list, std::size_t i) { return list.empty() ? std::int64_t{1} : list[i]; };
   std::vector<WindowAxis> axes;
@@ -44,6 +28,10 @@ std::vector<WindowAxis> window_axes(const ir::WindowAttrs& a, const Shape& x, co
   if (axes.empty() || axes.back().holes > 1) axes.push_back({1, 1, 1, 1, 1, 0, 1});
   return axes;
 }
+
+namespace {
+
+constexpr std::int64_t kLine = 256;  // elements of an item
 
 class Window : public SpecialKernel {
  public:

@@ -51,7 +51,7 @@ row conformance '6 rows' # two in each of three processes
 row losses '4 tests passed'
 row parity '4 tests passed'
 row training '6 tests passed'
-row tests '22 tests passed'
+row tests '24 tests passed'
 row memcheck '6 rows and 6 steps'
 row races '6 rows'
 row T4 '256 | bf16 | compile | 12.5 samples_per_s | 3.5 |'

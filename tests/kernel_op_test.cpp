@@ -366,7 +366,7 @@ TEST_F(SavedKernelOps, OfAnEmptyLaunchAreNotCalled) {
                       .results = {{DType::f32, {2}}},
                       .zeroed = true,
                       .launch = Launch{.grid = {0}, .block = {4}}});
-  EXPECT_EQ(one(tensor({1.0f}, {.device = "cpu"})).to_vector<float>(), (Floats{0, 0}));
+  EXPECT_EQ(one(tensor({1.0f}).to("cpu")).to_vector<float>(), (Floats{0, 0}));
 }
 
 TEST_P(KernelOps, MayStandBesideOnesThatCannotBeCalled) {

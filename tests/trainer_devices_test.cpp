@@ -16,8 +16,10 @@
 namespace systole {
 namespace {
 
+// A bias before the norm would have rounding errors as its gradient, of which Adam makes whole steps: with
+// the same training losses to seven digits, those of the validation differed by two percent.
 struct Net {
-  nn::Conv2d conv{1, 4, {.kernel = 3}};
+  nn::Conv2d conv{1, 4, {.kernel = 3, .bias = false}};
   nn::BatchNorm norm{4};
   nn::Linear fc{4 * 13 * 13, 10};
   Tensor forward(const Tensor& x) const {
@@ -68,12 +70,12 @@ class TrainerDevices : public ModelDevice {
   }
 };
 
-TEST_P(TrainerDevices, LearnsWithDataOnTheDevice) { expect_same("resident", {}, 2e-2); }
+TEST_P(TrainerDevices, LearnsWithDataOnTheDevice) { expect_same("resident", {}, 2e-3); }
 
 TEST_P(TrainerDevices, LearnsWithDataFromALoader) {
   Case setup;
   setup.fit.map = {data::Normalize{.mean = {0.1}, .stddev = {0.3}}};
-  expect_same("loaded", setup, 2e-2);
+  expect_same("loaded", setup, 2e-3);
 }
 
 TEST_P(TrainerDevices, AveragesAccumulatesAndClips) {
@@ -81,7 +83,7 @@ TEST_P(TrainerDevices, AveragesAccumulatesAndClips) {
   setup.trainer.ema = 0.5;
   setup.trainer.accumulate = 2;
   setup.trainer.clip_norm = 0.5;
-  expect_same("averaged", setup, 2e-2);
+  expect_same("averaged", setup, 2e-3);
 }
 
 // Without OpenCL, whose compiler takes half a minute for what these add.
@@ -90,7 +92,7 @@ class TrainerFastDevices : public TrainerDevices {};
 TEST_P(TrainerFastDevices, AugmentsOnTheDevice) {
   Case setup;
   setup.fit.augment = {data::Crop{.padding = 2}, data::Cutout{.size = 4}};
-  expect_same("augmented", setup, 3e-2);  // the same chances on every device
+  expect_same("augmented", setup, 2e-3);  // the same chances on every device
 }
 
 // The first scale of f16 is too large: steps are left out until it fits.

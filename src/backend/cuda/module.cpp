@@ -6,10 +6,9 @@
 #include <chrono>
 #include <map>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include "backend/cuda/by_threads.h"
+#include "backend/cuda/code.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/preferences.h"
 #include "backend/cuda/source.h"
@@ -80,6 +79,7 @@ class Generator {
   }
 
   const std::vector<codegen::Kernel>& kernels() const { return kernels_.distinct(); }
+  const runtime::CacheKey& key() const { return key_; }  // of all kernels in their first form
   bool needs_host() const { return needs_host_; }
   // Modules by the names of their kernels.
   void link(const std::map<std::string, LoadedModule>& modules) {
@@ -134,6 +134,7 @@ class Generator {
         step, name, codegen::Dialect::cuda,
         codegen::Form{.tensor_cores = target_.has_tensor_cores(), .tf32 = target_.has_tf32()});
     if (first.empty()) return false;
+    for (const codegen::Kernel& kernel : first) key_.add(kernel.source);
     Wanted wanted{.call = &call};
     std::int64_t all = 0;
     for (const std::vector<BufferId>* list : {&step.inputs, &step.outputs})
@@ -221,52 +222,11 @@ class Generator {
   const Device& device_;
   const Target& target_;
   codegen::KernelSet kernels_;
+  runtime::CacheKey key_{"cuda_program"};
   std::vector<Wanted> wanted_;
   int tuned_ = 0;
   bool needs_host_ = false;
 };
-
-// Machine code from the cache, or from the compiler.
-std::string compiled_code(const Device& device, const std::string& source) {
-  runtime::CacheKey key("cuda");
-  key.add(source).add(device.architecture()).add(nvrtc_version());
-  const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
-  if (cache)
-    if (std::optional<std::string> found = cache->find(key)) return *std::move(found);
-  const auto begin = std::chrono::steady_clock::now();
-  std::string code = machine_code(source, {.architecture = device.architecture(), .flags = {"-w"}});
-  if (cache && cache->is_worth(std::chrono::steady_clock::now() - begin)) cache->store(key, code);
-  return code;
-}
-
-// Kernels in parts of about one size, which are compiled at the same time.
-std::vector<std::vector<codegen::Kernel>> in_parts(const std::vector<codegen::Kernel>& kernels) {
-  constexpr std::size_t kLeast = 4 * 1024, kMostParts = 16;  // bytes of source
-  std::size_t all = 0;
-  for (const codegen::Kernel& kernel : kernels) all += kernel.source.size();
-  const std::size_t threads = std::max(1u, std::thread::hardware_concurrency());
-  const std::size_t size = std::max(kLeast, all / std::min(threads, kMostParts) + 1);
-  std::vector<std::vector<codegen::Kernel>> parts;
-  std::size_t room = 0;
-  for (const codegen::Kernel& kernel : kernels) {
-    if (parts.empty() || room < kernel.source.size()) {
-      parts.emplace_back();
-      room = size;
-    }
-    parts.back().push_back(kernel);
-    room -= std::min(room, kernel.source.size());
-  }
-  return parts;
-}
-
-std::vector<std::string> compiled_parts(const Device& device,
-                                        const std::vector<std::vector<codegen::Kernel>>& parts) {
-  std::vector<std::string> code(parts.size());
-  by_threads(parts.size(), parts.size(), [&](std::size_t i, std::size_t) {
-    code[i] = compiled_code(device, codegen::source_file(parts[i], codegen::Dialect::cuda));
-  });
-  return code;
-}
 
 std::shared_ptr<ModuleObject> load(const Device& device, const std::string& code) {
   LoadedModule module = nullptr;
@@ -306,12 +266,10 @@ std::shared_ptr<const Module> make_module(const Device& device, const ir::Graph&
   }
   {
     const timeline::Span span("compile", "nvrtc");
-    const std::vector<std::vector<codegen::Kernel>> parts = in_parts(generator.kernels());
     std::map<std::string, LoadedModule> found;
-    for (const std::string& code : compiled_parts(device, parts)) {
-      const std::size_t part = module->kernels.size();
-      module->kernels.push_back(load(device, code));
-      for (const codegen::Kernel& kernel : parts[part]) found[kernel.name] = module->kernels.back().get();
+    for (const Code& code : compiled(device, generator.key(), generator.kernels())) {
+      module->kernels.push_back(load(device, code.bytes));
+      for (const std::string& kernel : code.kernels) found[kernel] = module->kernels.back().get();
     }
     generator.link(found);
   }

@@ -232,7 +232,6 @@ class SimtRows {
 
   // What belongs to the row is on its way while the chunks' sums are.
   void read_ahead() {
-    if (is_wide_) return;
     Function trial(step_, "trial", dialect_);
     for (int stage = 1; stage <= last_stage_; ++stage)
       for (const std::int32_t i : reductions(stage)) trial.elements().define({i, 0}, sum(i));

@@ -1,7 +1,7 @@
 // Primitives whose kernel in C is one item, for many threads. What else has a kernel of its own takes its
 // items in turn, as in C.
 
-#include <cstdlib>
+#include <algorithm>
 
 #include "codegen/long_sum.h"
 #include "codegen/simt.h"
@@ -81,10 +81,7 @@ class SimtWindow : public SpecialKernel {
     std::int64_t points = 1;
     for (const std::int64_t size : attrs_.window) points *= size;
     if (!line.is_plain() || is_long_sum(attrs_.kind, dtype(), points)) return;
-    // Places are told in as many bits as those of the arrays are, in the padding as well.
-    constexpr std::int64_t kFar = std::int64_t{1} << 28;
-    for (const WindowAxis& axis : axes_)
-      if (axis.window > kFar / axis.dilation || std::abs(axis.low) > kFar) return;
+    if (std::any_of(axes_.begin(), axes_.end(), [](const WindowAxis& axis) { return axis.is_far(); })) return;
     for (const std::int64_t count : {8, 4}) {
       const bool is_too_wide = count == 8 && size_of(dtype()) > 2;
       if (is_too_wide || line.y % count != 0 || node_.types[0].shape.count() < count * kLeastThreads)

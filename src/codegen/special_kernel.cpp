@@ -55,7 +55,8 @@ class Special : public SpecialKernel {
       }
       std::string outside = fmt::format("x{0} < 0 || x{0} > {1}", i, last);
       if (holes > 1) outside += fmt::format(" || x{} % {} != 0", i, holes);
-      const bool always = a.window[i] == 1 && entry(a.strides, i) == 1 && y[i] == x[i] && holes == 1;
+      const bool always = a.window[i] == 1 && entry(a.strides, i) == 1 && y[i] == x[i] && holes == 1 &&
+                          (a.pad_low.empty() || a.pad_low[i] == 0);
       if (!always) {
         w_.open(fmt::format("if (!({}))", outside));
         ++open;

@@ -67,6 +67,12 @@ struct WindowAxis {
     return low <= 0 && (y - 1) * stride + (window - 1) * dilation - low <= last() && holes == 1;
   }
   bool is_plain() const { return window == 1 && stride == 1 && low == 0 && holes == 1 && x == y; }
+  // Whether places, those in the padding too, may need more than 32 bits.
+  bool is_far() const {
+    constexpr std::int64_t kFar = std::int64_t{1} << 28;
+    return stride > kFar / std::max<std::int64_t>(y, 1) || dilation > kFar / window || low > kFar ||
+           low < -kFar || holes > kFar / std::max<std::int64_t>(x, 1);
+  }
 };
 
 // Neighbours that are plain are one; the last has no holes.

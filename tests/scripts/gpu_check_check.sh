@@ -17,7 +17,7 @@ tool cmake 'echo "cmake $*" >>"$LOG"
 mkdir -p build-gpu/tests/conformance build-gpu/tests/cuda
 for name in conformance/conformance_suite parity_test bench_test bench_cuda_test bench_results_test \
   bench_deterministic_test kernels_test kernel_sources_test kernel_call_test kernel_docs_test kernel_op_test \
-  device_array_test streams_test judgement_test padding_test trainer_ahead_test layers_test losses_test trainer_devices_test \
+  device_array_test streams_test judgement_test padding_test windows_test trainer_ahead_test layers_test losses_test trainer_devices_test \
   cuda/cuda_session_test; do
   cp "$HOME_BIN/a_test" "build-gpu/tests/$name"
 done
@@ -51,7 +51,7 @@ row conformance '6 rows' # two in each of three processes
 row losses '4 tests passed'
 row parity '4 tests passed'
 row training '6 tests passed'
-row tests '24 tests passed'
+row tests '26 tests passed'
 row memcheck '6 rows and 6 steps'
 row races '6 rows'
 row T4 '256 | bf16 | compile | 12.5 samples_per_s | 3.5 |'

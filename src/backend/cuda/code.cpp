@@ -111,14 +111,13 @@ std::vector<Code> compiled(const Device& device, const CacheKey& program,
     stored[i] = name_of(device, parts[i]);
     cache->store(part_key(stored[i]), code.bytes);
   });
-  bool is_new = false;
+  if (std::all_of(stored.begin(), stored.end(), [](const std::string& name) { return name.empty(); }))
+    return all;
+  places = read(*cache, program);  // another process may have written meanwhile
   for (std::size_t i = 0; i < parts.size(); ++i)
     if (!stored[i].empty())
-      for (const Kernel& kernel : parts[i]) {
-        places[name_of(device, {kernel})] = stored[i];
-        is_new = true;
-      }
-  if (is_new) write(*cache, program, places);
+      for (const Kernel& kernel : parts[i]) places[name_of(device, {kernel})] = stored[i];
+  write(*cache, program, places);
   return all;
 }
 

@@ -86,5 +86,24 @@ TEST_F(CudaCode, NeedsNoCache) {
   EXPECT_TRUE(compiled(device, program_, {}).empty());
 }
 
+// The first time every form of a large kernel is compiled and timed; from then on the fastest is wanted
+// alone.
+TEST_F(CudaCode, OfAModuleIsFoundOnceItsFormsWereTimed) {
+  SYSTOLE_NEEDS_NVRTC();
+  FakeDriver fake;
+  fake.set_kernel(2, [](FakeLaunch&) {});
+  const Device device(0);
+  ir::Graph graph("large");
+  const ir::Value x = graph.input("x", {DType::f32, {4 << 20}});
+  graph.output(ops::add(x, x));
+  (void)make_module(device, graph, {});
+  const std::size_t count = parts().size();
+  EXPECT_GE(count, 1u);
+  const int loaded = fake.count("cuModuleLoadData");
+  (void)make_module(device, graph, {});
+  EXPECT_EQ(parts().size(), count);
+  EXPECT_EQ(fake.count("cuModuleLoadData"), loaded + 1);
+}
+
 }  // namespace
 }  // namespace systole::cuda

@@ -1,8 +1,11 @@
 #include "fake_driver.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -11,6 +14,30 @@
 namespace systole::cuda {
 
 using namespace fakes;
+
+namespace {
+
+std::shared_ptr<std::byte> plain_memory(std::size_t bytes) {
+  return {static_cast<std::byte*>(::operator new(bytes)), [](std::byte* p) { ::operator delete(p); }};
+}
+
+// The page behind it is nobody's. The address sanitizer watches closer.
+std::shared_ptr<std::byte> guarded_memory(std::size_t bytes) {
+#ifdef __SANITIZE_ADDRESS__
+  return plain_memory(bytes);
+#else
+  constexpr std::size_t kPage = 4096, kAligned = 16;
+  const std::size_t pages = (bytes + kPage - 1) / kPage * kPage;
+  void* const begin = ::mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (begin == MAP_FAILED) throw std::bad_alloc();
+  auto* const first = static_cast<std::byte*>(begin);
+  ::mprotect(first + pages, kPage, PROT_NONE);
+  return {first + pages - (bytes + kAligned - 1) / kAligned * kAligned,
+          [first, pages](std::byte*) { ::munmap(first, pages + kPage); }};
+#endif
+}
+
+}  // namespace
 
 void Capture::join(Stream stream) {
   if (stream->capture != nullptr) return;
@@ -38,6 +65,12 @@ void FakeDriver::set_kernel(std::size_t parameters, std::function<void(FakeLaunc
   const std::lock_guard lock(mutex);
   parameters_ = parameters;
   kernel_ = std::move(work);
+}
+
+void FakeDriver::run_code(Loader loader, const FakeOrders& orders) {
+  const std::lock_guard lock(mutex);
+  loader_ = std::move(loader);
+  orders_ = orders;
 }
 
 void FakeDriver::fail(int nth, Status status, std::string_view name, int times) {
@@ -115,11 +148,68 @@ Status FakeDriver::begin(const char* name, Stream stream, std::size_t bytes, boo
       failed_call_ = name;
       if (gpu >= 0 && loses_context(status)) lost_[static_cast<std::size_t>(gpu)] = true;
     }
-  if (std::string_view(name) != "cuCtxSetCurrent") log_.push_back({name, status, stream, bytes});
+  if (std::string_view(name) != "cuCtxSetCurrent" && !loader_) log_.push_back({name, status, stream, bytes});
   return status;
 }
 
-void FakeDriver::complain(std::string what) { violations_.push_back(std::move(what)); }
+void FakeDriver::complain(std::string what) {
+  if (loader_) {
+    fmt::print(stderr, "emulated GPU: {}\n", what);
+    std::abort();
+  }
+  violations_.push_back(std::move(what));
+}
+
+Address FakeDriver::allocate(std::size_t bytes, int gpu) {
+  auto made = std::make_unique<Allocation>();
+  made->bytes = loader_ ? guarded_memory(bytes) : plain_memory(bytes);
+  std::memset(made->bytes.get(), 0xCD, bytes);
+  made->gpu = gpu;
+  made->size = bytes;
+  const auto address = reinterpret_cast<Address>(made->bytes.get());
+  memory_[address] = std::move(made);
+  return address;
+}
+
+// A kernel that goes wrong takes its GPU with it.
+void FakeDriver::run(FakeKernel& kernel, const std::string& name, const FakeLaunch::Sizes& sizes,
+                     std::vector<std::vector<std::byte>> parameters, int gpu) {
+  if (lost_[static_cast<std::size_t>(gpu)]) return;
+  std::vector<void*> places;
+  std::vector<Allocation*> arrays;  // that it may write
+  for (std::vector<std::byte>& parameter : parameters) {
+    places.push_back(parameter.data());
+    Address address = 0;
+    if (parameter.size() == sizeof address) std::memcpy(&address, parameter.data(), sizeof address);
+    const auto after = memory_.upper_bound(address);
+    if (after == memory_.begin() || !orders_.compares_orders) continue;
+    Allocation* const array = std::prev(after)->second.get();
+    if (address >= std::prev(after)->first + array->size) continue;
+    if (std::find(arrays.begin(), arrays.end(), array) == arrays.end()) arrays.push_back(array);
+  }
+  const auto contents = [&] {
+    std::vector<std::vector<std::byte>> all;
+    for (const Allocation* array : arrays) all.emplace_back(array->bytes.get(), array->bytes.get() + array->size);
+    return all;
+  };
+  const auto before = contents();
+  std::string fault = kernel.run(sizes, orders_.seed, places.data());
+  if (fault.empty() && orders_.compares_orders) {
+    const auto once = contents();
+    for (std::size_t i = 0; i < arrays.size(); ++i)
+      std::copy(before[i].begin(), before[i].end(), arrays[i]->bytes.get());
+    fault = kernel.run(sizes, orders_.seed + 1, places.data());
+    for (std::size_t i = 0; i < arrays.size() && fault.empty(); ++i) {
+      const auto [a, b] = std::mismatch(once[i].begin(), once[i].end(), arrays[i]->bytes.get());
+      if (a != once[i].end())
+        fault = fmt::format("other bits at byte {} of {} in another order of its threads",
+                            a - once[i].begin(), once[i].size());
+    }
+  }
+  if (fault.empty()) return;
+  fmt::print(stderr, "emulated GPU: kernel {}: {}\n", name, fault);
+  lost_[static_cast<std::size_t>(gpu)] = true;
+}
 
 Status FakeDriver::put(Stream stream, std::function<void(Stream)> work) {
   stream->ends_in_kernel = false;

@@ -5,6 +5,7 @@
 // It keeps a log of calls, fails when told to, and watches what a GPU does not tell: objects that are never
 // destroyed, and memory that two streams touch without an order between them. An order is known by vector
 // clocks: every stream counts its work, and an event, a wait or a synchronization carries the counts along.
+// Machine code that the processor runs (emulated/) makes it a GPU that computes.
 
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,30 @@ class FakeLaunch {
   const Stream stream_;
 };
 
+// Machine code for the processor.
+class FakeKernel {
+ public:
+  virtual ~FakeKernel() = default;
+  virtual const std::vector<std::size_t>& sizes() const = 0;  // of the parameters
+  // In an order of its threads; empty, or what went wrong.
+  virtual std::string run(const FakeLaunch::Sizes& sizes, std::uint64_t order, void** parameters) = 0;
+};
+class FakeCode {
+ public:
+  struct Variable {
+    std::string symbol;
+    void* place;
+    std::size_t bytes;
+  };
+  virtual ~FakeCode() = default;
+  virtual FakeKernel* kernel(std::string_view symbol) = 0;  // null: there is none
+  virtual const std::vector<Variable>& variables() const = 0;
+};
+struct FakeOrders {
+  std::uint64_t seed = 0;        // of threads, groups and a graph's nodes; 0: as they come
+  bool compares_orders = false;  // every kernel runs in two, and must give the same bits
+};
+
 class FakeDriver {
  public:
   explicit FakeDriver(std::vector<FakeGpu> gpus = {FakeGpu{}});  // the driver from now on; one at a time
@@ -82,6 +107,10 @@ class FakeDriver {
 
   // What kernels do: the first `parameters` are looked at.
   void set_kernel(std::size_t parameters, std::function<void(FakeLaunch&)> work);
+  // Instead, modules are loaded by this, and their kernels run. There is no log then, memory ends where no other
+  // begins, and what is found wrong ends the process.
+  using Loader = std::function<std::shared_ptr<FakeCode>(std::string_view file)>;
+  void run_code(Loader loader, const FakeOrders& orders);
 
   // The nth call from now (1: the next) fails, or the nth of that name, and `times` in all from there on.
   // Calls that destroy are neither counted nor failed. A fault that takes a context with it fails all calls
@@ -107,7 +136,7 @@ class FakeDriver {
   friend struct FakeFunctions;
   using Clock = std::map<int, std::uint64_t>;  // by stream
   struct Allocation {
-    std::vector<std::byte> bytes;
+    std::shared_ptr<std::byte> bytes;
     int gpu = 0;
     std::size_t size = 0;
     std::pair<int, std::uint64_t> written;  // stream and its count
@@ -136,6 +165,9 @@ class FakeDriver {
     return kept.get();
   }
   Status put(Stream stream, std::function<void(Stream)> work);  // done now, or captured
+  Address allocate(std::size_t bytes, int gpu);
+  void run(FakeKernel& kernel, const std::string& name, const FakeLaunch::Sizes& sizes,
+           std::vector<std::vector<std::byte>> parameters, int gpu);
 
   Driver table_;
   std::vector<FakeGpu> gpus_;
@@ -155,6 +187,8 @@ class FakeDriver {
   Clock host_;
   std::size_t parameters_ = 0;
   std::function<void(FakeLaunch&)> kernel_;
+  Loader loader_;
+  FakeOrders orders_;
 };
 
 }  // namespace systole::cuda

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -202,12 +204,7 @@ struct FakeFunctions {
     std::size_t& used = fake().used_[static_cast<std::size_t>(current->gpu)];
     if (used + bytes > gpu(current->gpu).bytes) return kErrorOutOfMemory;
     used += bytes;
-    auto made = std::make_unique<FakeDriver::Allocation>();
-    made->bytes.resize(bytes, std::byte{0xCD});
-    made->gpu = current->gpu;
-    made->size = bytes;
-    *address = reinterpret_cast<Address>(made->bytes.data());
-    fake().memory_[*address] = std::move(made);
+    *address = fake().allocate(bytes, current->gpu);
     return fake().put(stream,
                       [address = *address, bytes](Stream s) { fake().touch(address, bytes, s, true); });
   }
@@ -437,6 +434,31 @@ struct FakeFunctions {
     *made = fake().keep("executable graph", GraphExecObject{graph->captured});
     return kSuccess;
   }
+  // Any that the lanes' waits allow.
+  static std::vector<std::size_t> order_of(const Captured& captured) {
+    std::vector<std::size_t> order;
+    if (fake().orders_.seed == 0) {
+      order.resize(captured.nodes.size());
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      return order;
+    }
+    std::vector<std::vector<std::size_t>> lanes(captured.lanes);
+    for (std::size_t i = 0; i < captured.nodes.size(); ++i) lanes[captured.nodes[i].lane].push_back(i);
+    std::vector<std::size_t> next(lanes.size());
+    std::vector<bool> is_recorded(captured.events);
+    std::minstd_rand random(static_cast<unsigned>(++fake().orders_.seed));
+    while (order.size() < captured.nodes.size()) {
+      const std::size_t lane = random() % lanes.size();
+      if (next[lane] == lanes[lane].size()) continue;
+      const std::size_t i = lanes[lane][next[lane]];
+      const Captured::Node& node = captured.nodes[i];
+      if (node.kind == Captured::Kind::wait && !is_recorded[node.event]) continue;
+      if (node.kind == Captured::Kind::record) is_recorded[node.event] = true;
+      order.push_back(i);
+      ++next[lane];
+    }
+    return order;
+  }
   static Status cuGraphLaunch(GraphExec graph, Stream stream) {
     const Lock lock(mutex);
     if (const Status s = in_context("cuGraphLaunch", stream)) return s;
@@ -446,7 +468,8 @@ struct FakeFunctions {
     for (std::size_t lane = 1; lane < captured.lanes; ++lane)
       others.push_back({++fake().next_stream_, stream->gpu, {}});
     std::vector<std::map<int, std::uint64_t>> events(captured.events);
-    for (const Captured::Node& node : captured.nodes) {
+    for (const std::size_t i : order_of(captured)) {
+      const Captured::Node& node = captured.nodes[i];
       const Stream lane = node.lane == 0 ? stream : &others[node.lane - 1];
       switch (node.kind) {
         case Captured::Kind::work: fake().put(lane, node.work); break;
@@ -493,15 +516,25 @@ struct FakeFunctions {
     *module = fake().keep("module", ModuleObject{current->gpu, {}, {}});
     const std::string_view elf = elf_at(code);
     if (elf.empty()) return kSuccess;
+    if (fake().loader_) return load_code(**module, elf);
     for (const Cubin::Variable& variable : read_cubin(elf).variables) {
-      auto made = std::make_unique<FakeDriver::Allocation>();
-      made->bytes.resize(variable.bytes);
-      made->gpu = current->gpu;
-      made->size = variable.bytes;
-      const auto address = reinterpret_cast<Address>(made->bytes.data());
-      fake().memory_[address] = std::move(made);
+      const Address address = fake().allocate(variable.bytes, current->gpu);
+      std::memset(pointer(address), 0, variable.bytes);
       fake().variables_[variable.symbol] = address;
       (*module)->variables[variable.symbol] = {address, variable.bytes};
+    }
+    return kSuccess;
+  }
+  static Status load_code(ModuleObject& module, std::string_view elf) {
+    module.code = fake().loader_(elf);
+    for (const FakeCode::Variable& variable : module.code->variables()) {
+      auto made = std::make_unique<FakeDriver::Allocation>();
+      made->bytes = {module.code, static_cast<std::byte*>(variable.place)};
+      made->gpu = module.gpu;
+      made->size = variable.bytes;
+      const auto address = reinterpret_cast<Address>(variable.place);
+      fake().memory_[address] = std::move(made);
+      module.variables[variable.symbol] = {address, variable.bytes};
     }
     return kSuccess;
   }
@@ -509,7 +542,9 @@ struct FakeFunctions {
     const Lock lock(mutex);
     if (const Status s = in_context("cuModuleUnload", nullptr, 0, true)) return s;
     for (const auto& [symbol, place] : module->variables) {
-      if (fake().variables_[symbol] == place.first) fake().variables_.erase(symbol);
+      if (const auto last = fake().variables_.find(symbol);
+          last != fake().variables_.end() && last->second == place.first)
+        fake().variables_.erase(last);
       fake().memory_.erase(place.first);
     }
     return destroyed(module);
@@ -529,8 +564,11 @@ struct FakeFunctions {
     if (const Status s = in_context("cuModuleGetFunction")) return s;
     auto& all = module->functions;
     auto found = std::find_if(all.begin(), all.end(), [&](const auto& known) { return known->name == name; });
-    if (found == all.end())
-      found = all.insert(found, std::make_shared<FunctionObject>(FunctionObject{name, module->gpu}));
+    if (found == all.end()) {
+      FunctionObject made{name, module->gpu};
+      if (module->code != nullptr && (made.kernel = module->code->kernel(name)) == nullptr) return kErrorNotFound;
+      found = all.insert(found, std::make_shared<FunctionObject>(std::move(made)));
+    }
     *function = found->get();
     return kSuccess;
   }
@@ -556,11 +594,24 @@ struct FakeFunctions {
     const Lock lock(mutex);
     if (const Status s = in_context("cuLaunchKernel", stream)) return s;
     if (function->gpu != stream->gpu) return kInvalidHandle;
-    std::vector<Address> values(fake().parameters_);
+    std::vector<Address> values(function->kernel == nullptr ? fake().parameters_ : 0);
     for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], parameters[i], sizeof(Address));
     if (gx == 0 || gy == 0 || gz == 0 || bx * by * bz > 1024 || shared > function->most_shared)
       return kInvalidValue;
     const FakeLaunch::Sizes sizes{{gx, gy, gz}, {bx, by, bz}, shared};
+    if (FakeKernel* const kernel = function->kernel; kernel != nullptr) {
+      std::vector<std::vector<std::byte>> copies;
+      for (const std::size_t size : kernel->sizes()) {
+        const auto* const from = static_cast<const std::byte*>(parameters[copies.size()]);
+        copies.emplace_back(from, from + size);
+      }
+      const Status status = fake().put(
+          stream, [kernel, name = function->name, sizes, copies = std::move(copies)](Stream s) {
+            fake().run(*kernel, name, sizes, copies, s->gpu);
+          });
+      stream->ends_in_kernel = true;
+      return status;
+    }
     const Status status = fake().put(stream, [name = function->name, sizes, values](Stream s) {
       FakeLaunch launch(name, sizes, values, s);
       if (fake().kernel_) fake().kernel_(launch);

@@ -66,11 +66,13 @@ struct FunctionObject {
   std::string name;
   int gpu;
   unsigned most_shared = 49152;
+  FakeKernel* kernel = nullptr;  // of the module's code
 };
 struct ModuleObject {
   int gpu;
   std::vector<std::shared_ptr<FunctionObject>> functions;
   std::map<std::string, std::pair<Address, std::size_t>> variables;
+  std::shared_ptr<FakeCode> code = nullptr;  // that the processor runs
 };
 struct GraphObject {
   Captured captured;

@@ -46,8 +46,18 @@ class Events {
     all_.levels.push_back({text(name), at(when), value});
     return *this;
   }
+  // So many events found no room, the first of which ended then.
+  Events& lost(std::int64_t count, double from) {
+    all_.lost = count;
+    all_.lost_from = at(from);
+    return *this;
+  }
+  Events& step(double when) {
+    steps_.push_back(at(when));
+    return *this;
+  }
   Profile profile(const Roof& roof = {}) const {
-    Profile made = profiling::summary(all_);
+    Profile made = profiling::summary(all_, steps_);
     profiling::place_under(roof, made);
     return made;
   }
@@ -61,6 +71,7 @@ class Events {
                                       all_.texts.begin());
   }
   Collected all_;
+  std::vector<std::int64_t> steps_;
 };
 
 const Profile::Row& row(const Profile& profile, const std::string& name) {
@@ -342,6 +353,47 @@ TEST(ProfileSummary, UnknownRowsStandByTheirWholeTime) {
   EXPECT_NEAR(p.rows[1].lost_seconds(), 9e-6, 1e-12);
 }
 
+// What ran while there was no room is not idle time, and of no step.
+TEST(ProfileSummary, EndsWhereEventsFindNoRoom) {
+  constexpr const char* kDevice = R"({"device":"cpu"})";
+  constexpr const char* kMap = R"({"kind":"map","ran":"generated","bytes":10,"flops":5})";
+  Events events(0, 100);
+  events.add("main", "step", "k0 add", 0, 20, kMap)
+      .add("main", "run", "run main", 0, 28, kDevice)
+      .add("main", "step", "k0 add", 30, 50, kMap)
+      .add("main", "run", "run main", 30, 58, kDevice)
+      .add("main", "step", "k0 add", 60, 65, kMap)
+      .level("cpu memory", 1, 100)
+      .level("cpu memory", 64, 300)
+      .lost(7, 66);
+  const Profile p = events.profile();  // to 65
+  EXPECT_NEAR(p.seconds, 65e-6, 1e-12);
+  EXPECT_NEAR(p.unrecorded_seconds, 35e-6, 1e-12);
+  EXPECT_EQ(p.steps, 0);
+  const Profile of_steps = events.step(29).step(59).step(80).step(99).profile();
+  EXPECT_EQ(of_steps.steps, 2);
+  EXPECT_EQ(of_steps.unrecorded_steps, 2);
+  EXPECT_NEAR(of_steps.seconds, 59e-6, 1e-12);
+  EXPECT_NEAR(of_steps.unrecorded_seconds, 41e-6, 1e-12);
+  EXPECT_NEAR(of_steps.busy_seconds, 40e-6, 1e-12);
+  EXPECT_NEAR(of_steps.idle_seconds, 19e-6, 1e-12);
+  EXPECT_EQ(row(of_steps, "k0 add").calls, 2);
+  EXPECT_EQ(of_steps.memory.at(0).peak_bytes, 100);
+  const std::string table = of_steps.table();
+  EXPECT_NE(table.find("2 steps, 29.5 µs a step"), std::string::npos) << table;
+  EXPECT_NE(
+      table.find("7 events found no room: all is of the 59 µs until then, not of the 41 µs that followed "
+                 "with 2 steps"),
+      std::string::npos)
+      << table;
+  const Json json = Json::parse(of_steps.json());
+  EXPECT_EQ(json["unrecorded_steps"], 2);
+  EXPECT_NEAR(json["unrecorded_seconds"].get<double>(), 41e-6, 1e-12);
+  const std::string none = Events(0, 100).level("cpu memory", 1, 100).lost(50, 2).profile().table();
+  EXPECT_EQ(none.find("nothing ran on a device"), std::string::npos) << none;
+  EXPECT_NE(none.find("what ran on a device found no room"), std::string::npos) << none;
+}
+
 TEST(ProfileSummary, OfNothingIsEmptyAndSaysSo) {
   const Profile p = Events(0, 10).profile();
   EXPECT_TRUE(p.rows.empty());
@@ -423,9 +475,7 @@ TEST(Profiler, RecordsOneAtATimeAndStopsOnce) {
   static_cast<void>(moved.stop());
   EXPECT_THROW(static_cast<void>(moved.stop()), Error);
   EXPECT_NO_THROW(static_cast<void>(Profiler({.roof = false}).stop()));
-  {
-    const Profiler left({.roof = false});
-  }
+  { const Profiler left({.roof = false}); }
   EXPECT_NO_THROW(static_cast<void>(Profiler({.roof = false}).stop()));
   EXPECT_THROW(Profiler({.most_events = 0}), Error);
 }
@@ -550,10 +600,18 @@ TEST_F(ProfileOfAProgram, CountsWhatFindsNoRoom) {
   const auto f = compile([](const Tensor& a) { return tanh(a); });
   const Tensor x = full({64}, 0.5).eval();
   f(x).eval();
-  Profiler profiler({.roof = false, .most_events = 3});
-  for (int i = 0; i < 10; ++i) f(x).eval();
+  Profiler profiler({.roof = false, .most_events = 30});
+  for (int i = 0; i < 1000; ++i) {
+    f(x).eval();
+    profiler.step();
+  }
   const Profile p = profiler.stop();
   EXPECT_GT(p.lost_events, 0);
+  EXPECT_GT(p.steps, 0);
+  EXPECT_LE(p.steps, 30);
+  EXPECT_EQ(p.steps + p.unrecorded_steps, 1000);
+  EXPECT_GT(p.unrecorded_seconds, p.seconds);
+  EXPECT_EQ(p.rows.at(0).calls, p.steps);
   EXPECT_NE(p.table().find("found no room"), std::string::npos);
 }
 

@@ -123,11 +123,13 @@ struct SYSTOLE_API Profile {
   std::string source{};                       // of device times: "CUPTI", "timers", "runs"
   double busy_seconds = 0, idle_seconds = 0;  // their sum is `seconds`
   std::int64_t gap_count = 0;
-  std::int64_t steps = 0;        // 0: not counted
-  double seconds = 0;            // from start to stop
-  double host_seconds = 0;       // in which a thread was in the library
-  double plain_seconds = 0;      // as many such steps without a profiler, the median; 0: not measured
-  std::int64_t lost_events = 0;  // that found no room
+  std::int64_t steps = 0;         // 0: not counted
+  double seconds = 0;             // from start to stop
+  double host_seconds = 0;        // in which a thread was in the library
+  double plain_seconds = 0;       // as many such steps without a profiler, the median; 0: not measured
+  std::int64_t lost_events = 0;   // that found no room; all else is of the time before
+  double unrecorded_seconds = 0;  // from then on, with so many steps
+  std::int64_t unrecorded_steps = 0;
   Roof roof{};
   std::vector<Row> rows{};  // by device, as `devices` has them; of each by time lost, most first
   std::vector<Gap> gaps{};  // by device; of each the longest hundred, longest first
@@ -149,7 +151,7 @@ struct SYSTOLE_API Profile {
 struct ProfileOptions {
   std::string title{};
   bool roof = true;                      // measure it, for the device that did most and others that did much
-  std::int64_t most_events = 4'000'000;  // what is more is counted and not kept
+  std::int64_t most_events = 4'000'000;  // the recording ends with the last; what is more is counted
 };
 
 // Records from its beginning to stop(). Throws kInvalidArgument while another one records.

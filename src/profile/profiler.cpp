@@ -39,7 +39,7 @@ double seconds_of(const std::function<void()>& f, std::int64_t steps) {
 
 struct Profiler::Impl {
   ProfileOptions options;
-  std::int64_t steps = 0;
+  std::vector<std::int64_t> steps;  // when each was done
   bool is_recording = false;
 };
 
@@ -68,13 +68,13 @@ Profiler& Profiler::operator=(Profiler&& other) noexcept {
 }
 
 void Profiler::step() {
-  if (impl_) ++impl_->steps;
+  if (impl_ && impl_->is_recording) impl_->steps.push_back(timeline::now());
 }
 
 void Profiler::restart() {
   if (!impl_ || !impl_->is_recording) return;
   wait_for_devices();
-  impl_->steps = 0;
+  impl_->steps.clear();
   timeline::restart_collecting();
 }
 
@@ -85,9 +85,8 @@ Profile Profiler::stop() {
   wait_for_devices();
   timeline::Collected collected = timeline::stop_collecting();  // waits for CUPTI's records
   impl_->is_recording = false;
-  Profile made = profiling::summary(std::move(collected));
+  Profile made = profiling::summary(std::move(collected), impl_->steps);
   made.title = impl_->options.title;
-  made.steps = impl_->steps;
   profiling::place_under({}, made);
   if (!impl_->options.roof) return made;
   constexpr double kMuch = 0.01;  // of the time; for less, seconds of measuring tell too little
@@ -116,7 +115,7 @@ Profile profile(const std::function<void()>& f, const ProfileRunOptions& options
     profiler.step();
   }
   Profile made = profiler.stop();
-  made.plain_seconds = plain;
+  made.plain_seconds = plain * static_cast<double>(made.steps) / static_cast<double>(options.steps);
   return made;
 }
 

@@ -228,6 +228,7 @@ std::string json_of(const Profile& p, bool for_page) {
   json.field("busy_seconds", p.busy_seconds).field("idle_seconds", p.idle_seconds);
   json.field("host_seconds", p.host_seconds).field("plain_seconds", p.plain_seconds);
   json.field("slowdown", p.slowdown()).field("lost_events", p.lost_events);
+  json.field("unrecorded_seconds", p.unrecorded_seconds).field("unrecorded_steps", p.unrecorded_steps);
   json.field("gap_count", p.gap_count).key("devices").open('[');
   for (const Profile::Device& each : p.devices) add_device(json, each);
   json.close(']');

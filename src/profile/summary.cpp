@@ -216,7 +216,24 @@ class Summary {
 
 }  // namespace
 
-Profile summary(Collected collected) {
+namespace {
+
+// Where what was kept is all there was: at the last event before the first that found no room, and at the
+// last step before that.
+std::int64_t known_until(const Collected& collected, std::span<const std::int64_t> steps) {
+  if (collected.lost == 0 || collected.lost_from >= collected.end) return collected.end;
+  std::int64_t event = collected.begin, step = collected.begin;
+  for (const Event& each : collected.events)
+    if (each.end <= collected.lost_from) event = std::max(event, each.end);
+  for (const std::int64_t at : steps)
+    if (at <= collected.lost_from) step = std::max(step, at);
+  return step > collected.begin ? step : event;
+}
+
+}  // namespace
+
+Profile summary(Collected collected, std::span<const std::int64_t> steps) {
+  const std::int64_t whole = std::exchange(collected.end, known_until(collected, steps));
   // Without what was before and after, and of what hangs over the part inside.
   std::erase_if(collected.events, [&](const Event& event) {
     return event.end <= collected.begin || event.begin >= collected.end;
@@ -225,8 +242,14 @@ Profile summary(Collected collected) {
     event.begin = std::max(event.begin, collected.begin);
     event.end = std::min(event.end, collected.end);
   }
+  if (collected.end < whole)
+    std::erase_if(collected.levels, [&](const Collected::Level& level) { return level.at > collected.end; });
   auto recording = std::make_shared<const Profile::Recording>(Profile::Recording{std::move(collected)});
   Profile made = Summary(recording->collected).profile();
+  made.unrecorded_seconds = seconds_of(whole - recording->collected.end);
+  made.steps = std::count_if(steps.begin(), steps.end(),
+                             [&](std::int64_t at) { return at <= recording->collected.end; });
+  made.unrecorded_steps = std::ssize(steps) - made.steps;
   made.recording = std::move(recording);
   return made;
 }

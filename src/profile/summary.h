@@ -3,6 +3,8 @@
 // From what a timeline recorded to a Profile: times by step, gaps of the device, levels of memory.
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/timeline.h"
@@ -16,8 +18,9 @@ struct Profile::Recording {
 
 namespace profiling {
 
-// Without roofs, and so without least times and their order.
-Profile summary(timeline::Collected collected);
+// Without roofs, and so without least times and their order. `steps` are the times at which one was done;
+// where events found no room, all is of the steps before.
+Profile summary(timeline::Collected collected, std::span<const std::int64_t> steps = {});
 
 // Gives rows of the roof's device what it allows them and sorts rows by the time lost.
 void place_under(const Roof& roof, Profile& profile);

@@ -121,6 +121,15 @@ std::string rows_text(const Profile& profile, const Profile::Device& device, std
   return text;
 }
 
+std::string lost_text(const Profile& profile) {
+  std::string text = fmt::format("{} events found no room: all is of the {} until then", profile.lost_events,
+                                 time_text(profile.seconds));
+  if (profile.unrecorded_seconds > 0)
+    text += fmt::format(", not of the {} that followed", time_text(profile.unrecorded_seconds));
+  if (profile.unrecorded_steps > 0) text += fmt::format(" with {} steps", profile.unrecorded_steps);
+  return text + '\n';
+}
+
 }  // namespace
 
 std::string Profile::table(std::size_t most) const {
@@ -141,8 +150,9 @@ std::string Profile::table(std::size_t most) const {
   for (const Memory& one : memory)
     text += fmt::format("memory of {}: {} at most\n", one.device,
                         bytes_text(static_cast<double>(one.peak_bytes)));
-  if (lost_events > 0) text += fmt::format("{} events found no room\n", lost_events);
-  if (devices.empty()) return text + "nothing ran on a device\n";
+  if (lost_events > 0) text += lost_text(*this);
+  if (devices.empty())
+    return text + (lost_events > 0 ? "what ran on a device found no room\n" : "nothing ran on a device\n");
   for (const Device& each : devices) {
     if (each.device != device)
       text += fmt::format("\n{}: busy {:.1f} %, idle {:.1f} %\n", each.device,

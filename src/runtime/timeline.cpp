@@ -19,6 +19,7 @@
 #include <cstring>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -127,10 +128,14 @@ struct Collection {
   Collected all;
   std::unordered_map<std::string, std::uint32_t> numbers;
 
-  bool has_room() {
+  bool has_room(std::int64_t end) {
     if (std::ssize(all.events) + std::ssize(all.levels) < most) return true;
-    ++all.lost;
+    lose(end);
     return false;
+  }
+  void lose(std::int64_t end) {
+    ++all.lost;
+    if (end > all.begin) all.lost_from = std::min(all.lost_from, end);  // else it was of no interest
   }
   std::uint32_t number(std::string_view text) {
     const auto [at, is_new] =
@@ -181,7 +186,7 @@ void Writer::open(const std::string& wanted) {
   // Not emptied before it is ours.
   const int opened = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (opened < 0) throw failure(name, "the timeline cannot be written");
-  struct stat info{};
+  struct stat info {};
   if (::fstat(opened, &info) == 0 && !S_ISREG(info.st_mode)) {
     ::close(opened);
     throw Error(ErrorKind::kIo, name, "the timeline cannot be written: it is not a regular file");
@@ -318,7 +323,7 @@ template <class RowOf>
 void record_span(std::string_view category, std::string_view name, std::int64_t begin, std::int64_t end,
                  std::string_view details, std::string_view row_name, const RowOf& row_of) try {
   with_writer([&](Writer& w) {
-    if (w.collection && w.collection->has_room()) {
+    if (w.collection && w.collection->has_room(end)) {
       Collection& c = *w.collection;
       c.all.events.push_back(
           {c.number(row_name), c.number(category), c.number(name), c.number(details), begin, end});
@@ -333,7 +338,7 @@ void record_span(std::string_view category, std::string_view name, std::int64_t 
 } catch (...) {  // who records is often in a destructor: without memory a span is missing
   Writer& w = writer();
   const std::lock_guard lock(w.mutex);
-  if (w.collection) ++w.collection->all.lost;
+  if (w.collection) w.collection->lose(end);
 }
 
 // "main", or the thread's own name and number.
@@ -430,7 +435,7 @@ void level(std::string_view name, std::int64_t value) {
   if (state.load(std::memory_order_relaxed) != State::on) return;
   with_writer([&](Writer& w) {
     const std::int64_t at = now();
-    if (w.collection && w.collection->has_room())
+    if (w.collection && w.collection->has_room(at))
       w.collection->all.levels.push_back({w.collection->number(name), at, value});
     if (w.file >= 0) w.add(level_text(name, at - w.begin, value));
   });
@@ -497,6 +502,7 @@ void restart_collecting() {
     w.collection->all.events.clear();
     w.collection->all.levels.clear();
     w.collection->all.lost = 0;
+    w.collection->all.lost_from = std::numeric_limits<std::int64_t>::max();
     w.collection->all.begin = now();
   });
   usages().show();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,7 +95,8 @@ struct Collected {
   std::vector<std::string> texts;
   std::vector<Event> events;
   std::vector<Level> levels;
-  std::int64_t lost = 0;  // events and levels that found no room
+  std::int64_t lost = 0;                                              // events and levels that found no room
+  std::int64_t lost_from = std::numeric_limits<std::int64_t>::max();  // the earliest end of those
   std::int64_t begin = 0, end = 0;
 };
 // Throws kInvalidArgument while it is done already.

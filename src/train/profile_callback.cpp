@@ -80,6 +80,7 @@ class ProfileSteps final : public Callback {
     const bool is_alike = launches_.add(size, run.epoch_step(), run.steps_per_epoch());
     if (is_alike) ++warm_launches_;
     if (run.epoch_step() == run.steps_per_epoch()) ++warm_epochs_;
+    for (std::int64_t i = 0; window_ && state_ == State::recording && i < size; ++i) profiler_->step();
     if (window_ && !window_->of_epochs) {
       if (!is_alike && !is_last_epoch(run))
         window_.reset();  // the next epoch has room for it
@@ -163,13 +164,11 @@ class ProfileSteps final : public Callback {
   }
 
   void finish(Run& run) {
-    const std::int64_t steps = run.step() - window_->first;
-    for (std::int64_t i = 0; i < steps; ++i) profiler_->step();
     Profile made = profiler_->stop();
     profiler_.reset();
     window_.reset();
     state_ = State::done;
-    made.plain_seconds = profiling::median(parts_) * static_cast<double>(steps);
+    made.plain_seconds = profiling::median(parts_) * static_cast<double>(made.steps);
     if (!options_.folder.empty()) made.save(options_.folder);
     run.say(made.table(10));
     if (options_.done) options_.done(made);

@@ -21,11 +21,8 @@ std::shared_ptr<std::byte> plain_memory(std::size_t bytes) {
   return {static_cast<std::byte*>(::operator new(bytes)), [](std::byte* p) { ::operator delete(p); }};
 }
 
-// The page behind it is nobody's. The address sanitizer watches closer.
+// The page behind it is nobody's.
 std::shared_ptr<std::byte> guarded_memory(std::size_t bytes) {
-#ifdef __SANITIZE_ADDRESS__
-  return plain_memory(bytes);
-#else
   constexpr std::size_t kPage = 4096, kAligned = 16;
   const std::size_t pages = (bytes + kPage - 1) / kPage * kPage;
   void* const begin = ::mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -34,7 +31,6 @@ std::shared_ptr<std::byte> guarded_memory(std::size_t bytes) {
   ::mprotect(first + pages, kPage, PROT_NONE);
   return {first + pages - (bytes + kAligned - 1) / kAligned * kAligned,
           [first, pages](std::byte*) { ::munmap(first, pages + kPage); }};
-#endif
 }
 
 }  // namespace
@@ -67,10 +63,10 @@ void FakeDriver::set_kernel(std::size_t parameters, std::function<void(FakeLaunc
   kernel_ = std::move(work);
 }
 
-void FakeDriver::run_code(Loader loader, const FakeOrders& orders) {
+void FakeDriver::run_code(Loader loader, const FakeChecks& checks) {
   const std::lock_guard lock(mutex);
   loader_ = std::move(loader);
-  orders_ = orders;
+  checks_ = checks;
 }
 
 void FakeDriver::fail(int nth, Status status, std::string_view name, int times) {
@@ -162,7 +158,7 @@ void FakeDriver::complain(std::string what) {
 
 Address FakeDriver::allocate(std::size_t bytes, int gpu) {
   auto made = std::make_unique<Allocation>();
-  made->bytes = loader_ ? guarded_memory(bytes) : plain_memory(bytes);
+  made->bytes = checks_.guards_memory ? guarded_memory(bytes) : plain_memory(bytes);
   std::memset(made->bytes.get(), 0xCD, bytes);
   made->gpu = gpu;
   made->size = bytes;
@@ -182,7 +178,7 @@ void FakeDriver::run(FakeKernel& kernel, const std::string& name, const FakeLaun
     Address address = 0;
     if (parameter.size() == sizeof address) std::memcpy(&address, parameter.data(), sizeof address);
     const auto after = memory_.upper_bound(address);
-    if (after == memory_.begin() || !orders_.compares_orders) continue;
+    if (after == memory_.begin() || !checks_.compares_orders) continue;
     Allocation* const array = std::prev(after)->second.get();
     if (address >= std::prev(after)->first + array->size) continue;
     if (std::find(arrays.begin(), arrays.end(), array) == arrays.end()) arrays.push_back(array);
@@ -193,12 +189,12 @@ void FakeDriver::run(FakeKernel& kernel, const std::string& name, const FakeLaun
     return all;
   };
   const auto before = contents();
-  std::string fault = kernel.run(sizes, orders_.seed, places.data());
-  if (fault.empty() && orders_.compares_orders) {
+  std::string fault = kernel.run(sizes, checks_.seed, places.data());
+  if (fault.empty() && checks_.compares_orders) {
     const auto once = contents();
     for (std::size_t i = 0; i < arrays.size(); ++i)
       std::copy(before[i].begin(), before[i].end(), arrays[i]->bytes.get());
-    fault = kernel.run(sizes, orders_.seed + 1, places.data());
+    fault = kernel.run(sizes, checks_.seed + 1, places.data());
     for (std::size_t i = 0; i < arrays.size() && fault.empty(); ++i) {
       const auto [a, b] = std::mismatch(once[i].begin(), once[i].end(), arrays[i]->bytes.get());
       if (a != once[i].end())

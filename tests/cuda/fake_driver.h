@@ -72,6 +72,7 @@ class FakeKernel {
  public:
   virtual ~FakeKernel() = default;
   virtual const std::vector<std::size_t>& sizes() const = 0;  // of the parameters
+  virtual unsigned most_threads() const = 0;                  // of a block
   // In an order of its threads; empty, or what went wrong.
   virtual std::string run(const FakeLaunch::Sizes& sizes, std::uint64_t order, void** parameters) = 0;
 };
@@ -86,9 +87,10 @@ class FakeCode {
   virtual FakeKernel* kernel(std::string_view symbol) = 0;  // null: there is none
   virtual const std::vector<Variable>& variables() const = 0;
 };
-struct FakeOrders {
-  std::uint64_t seed = 0;        // of threads, groups and a graph's nodes; 0: as they come
+struct FakeChecks {
+  std::uint64_t seed = 0;        // of an order of threads, groups and a graph's nodes; 0: as they come
   bool compares_orders = false;  // every kernel runs in two, and must give the same bits
+  bool guards_memory = false;    // an array ends where no memory is
 };
 
 class FakeDriver {
@@ -107,10 +109,10 @@ class FakeDriver {
 
   // What kernels do: the first `parameters` are looked at.
   void set_kernel(std::size_t parameters, std::function<void(FakeLaunch&)> work);
-  // Instead, modules are loaded by this, and their kernels run. There is no log then, memory ends where no other
-  // begins, and what is found wrong ends the process.
+  // Instead, modules are loaded by this, and their kernels run. There is no log then, and what is found
+  // wrong ends the process.
   using Loader = std::function<std::shared_ptr<FakeCode>(std::string_view file)>;
-  void run_code(Loader loader, const FakeOrders& orders);
+  void run_code(Loader loader, const FakeChecks& checks);
 
   // The nth call from now (1: the next) fails, or the nth of that name, and `times` in all from there on.
   // Calls that destroy are neither counted nor failed. A fault that takes a context with it fails all calls
@@ -188,7 +190,7 @@ class FakeDriver {
   std::size_t parameters_ = 0;
   std::function<void(FakeLaunch&)> kernel_;
   Loader loader_;
-  FakeOrders orders_;
+  FakeChecks checks_;
 };
 
 }  // namespace systole::cuda

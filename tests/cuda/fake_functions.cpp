@@ -411,6 +411,7 @@ struct FakeFunctions {
     }
     merge(stream->clock, fake().host_);
     event->clock = stream->clock;
+    event->time = std::chrono::steady_clock::now();
     return kSuccess;
   }
   static Status cuEventQuery(Event) {
@@ -423,8 +424,10 @@ struct FakeFunctions {
     merge(fake().host_, event->clock);
     return kSuccess;
   }
-  static Status cuEventElapsedTime(float* milliseconds, Event, Event) {
+  static Status cuEventElapsedTime(float* milliseconds, Event from, Event to) {
+    const Lock lock(mutex);
     *milliseconds = 1;
+    if (fake().loader_) *milliseconds = std::chrono::duration<float, std::milli>(to->time - from->time).count();
     return kSuccess;
   }
 
@@ -437,7 +440,7 @@ struct FakeFunctions {
   // Any that the lanes' waits allow.
   static std::vector<std::size_t> order_of(const Captured& captured) {
     std::vector<std::size_t> order;
-    if (fake().orders_.seed == 0) {
+    if (fake().checks_.seed == 0) {
       order.resize(captured.nodes.size());
       std::iota(order.begin(), order.end(), std::size_t{0});
       return order;
@@ -446,7 +449,7 @@ struct FakeFunctions {
     for (std::size_t i = 0; i < captured.nodes.size(); ++i) lanes[captured.nodes[i].lane].push_back(i);
     std::vector<std::size_t> next(lanes.size());
     std::vector<bool> is_recorded(captured.events);
-    std::minstd_rand random(static_cast<unsigned>(++fake().orders_.seed));
+    std::minstd_rand random(static_cast<unsigned>(++fake().checks_.seed));
     while (order.size() < captured.nodes.size()) {
       const std::size_t lane = random() % lanes.size();
       if (next[lane] == lanes[lane].size()) continue;
@@ -581,7 +584,9 @@ struct FakeFunctions {
   static Status cuFuncGetAttribute(int* value, int which, Function function) {
     const Lock lock(mutex);
     switch (which) {
-      case kFunctionMaxThreads: *value = 1024; return kSuccess;
+      case kFunctionMaxThreads:
+        *value = function->kernel == nullptr ? 1024 : static_cast<int>(function->kernel->most_threads());
+        return kSuccess;
       case kFunctionShared: *value = 0; return kSuccess;
       case kFunctionMaxShared: *value = static_cast<int>(function->most_shared); return kSuccess;
       case kFunctionRegisters: *value = 32; return kSuccess;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -60,6 +61,7 @@ struct EventObject {
   std::shared_ptr<Capture> capture = nullptr;  // that it was recorded in
   std::size_t number = 0;
   std::map<std::size_t, std::size_t> seen = {};
+  std::chrono::steady_clock::time_point time = {};  // when it was recorded, where kernels take time
 };
 
 struct FunctionObject {

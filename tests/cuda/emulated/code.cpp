@@ -59,6 +59,9 @@ class Code::Kernel final : public cuda::FakeKernel {
   const Entry& entry() const { return entry_; }
 
   const std::vector<std::size_t>& sizes() const override { return sizes_; }
+  unsigned most_threads() const override {
+    return entry_.most_threads > 0 ? static_cast<unsigned>(entry_.most_threads) : 1024;
+  }
   std::string run(const cuda::FakeLaunch::Sizes& sizes, std::uint64_t seed, void** parameters) override {
     Machine machine{};
     *emulated::symbol<Machine*>(code_.library_, "systole_emulated_machine") = &machine;

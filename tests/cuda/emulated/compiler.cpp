@@ -65,10 +65,12 @@ struct ProgramObject {
   int build(const std::vector<std::string>& given);
 };
 
-// clang's "file:3:5: error: …" as "file(3): error: …".
+// clang's words in the form of NVIDIA's: "file(3): error: identifier "x" is undefined".
 std::string in_their_form(const std::string& words) {
-  static const std::regex place("(^|\n)([^\n:]+):([0-9]+):[0-9]+: (fatal error|error|warning)");
-  return std::regex_replace(words, place, "$1$2($3): $4");
+  static const std::regex place("(^|\n)([^\n:]+):([0-9]+):[0-9]+: (fatal error|error|warning)"),
+      unknown("use of undeclared identifier '([^']*)'");
+  return std::regex_replace(std::regex_replace(words, place, "$1$2($3): $4"), unknown,
+                            "identifier \"$1\" is undefined");
 }
 
 // `#include <name>` of a header that the program was given, once each.
@@ -100,9 +102,8 @@ int ProgramObject::build(const std::vector<std::string>& given) {
                                     "-w",    "-ffp-contract=off", "-fno-math-errno",
                                     "-O1",   "-fno-rtti",         "-fno-exceptions",
                                     "-mfma", "-fno-threadsafe-statics"};
-#ifdef __SANITIZE_ADDRESS__
-  flags.insert(flags.end(), {"-fsanitize=address", "-shared-libasan", "-fno-omit-frame-pointer", "-g1"});
-#endif
+  if (const char* const text = std::getenv("SYSTOLE_EMULATED_SANITIZE"); text != nullptr && text[0] == '1')
+    flags.insert(flags.end(), {"-fsanitize=address", "-shared-libasan", "-fno-omit-frame-pointer", "-g1"});
   for (const std::string& flag : given)
     if (flag.starts_with("-D") || flag.starts_with("-U")) flags.push_back(flag);
   std::vector<std::string> first = flags;

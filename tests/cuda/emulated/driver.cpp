@@ -1,8 +1,9 @@
 // libcuda.so.1 for a GPU that is the processor: the fake driver (../fake_driver.h) with kernels that really
 // run, work of a graph in any order that it allows. Programs find it by LD_LIBRARY_PATH and know nothing of
 // it. Its environment:
-//   SYSTOLE_EMULATED_SEED   an order of threads, groups and nodes of graphs; without, as they come
-//   SYSTOLE_EMULATED_RACES  1: every kernel runs in two orders, which must give the same bits
+//   SYSTOLE_EMULATED_SEED      an order of threads, groups and nodes of graphs; without, as they come
+//   SYSTOLE_EMULATED_RACES     1: every kernel runs in two orders, which must give the same bits
+//   SYSTOLE_EMULATED_SANITIZE  1: kernels are compiled for the address sanitizer, which is preloaded (LD_PRELOAD)
 
 #include <cstdio>
 #include <cstdlib>
@@ -17,11 +18,14 @@ cuda::FakeDriver& fake() {
   static auto* const only = [] {
     // For the life of the process: statics of the program's own still destroy what they have.
     auto* const made = new cuda::FakeDriver({{.name = "Emulated GPU", .bytes = std::size_t{8} << 30}});
-    const char* const seed = std::getenv("SYSTOLE_EMULATED_SEED");
-    const char* const races = std::getenv("SYSTOLE_EMULATED_RACES");
+    const auto number = [](const char* name) {
+      const char* const text = std::getenv(name);
+      return text == nullptr ? 0ull : std::strtoull(text, nullptr, 10);
+    };
     made->run_code([](std::string_view file) { return std::make_shared<Code>(file); },
-                   {.seed = seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10),
-                    .compares_orders = races != nullptr && races[0] == '1'});
+                   {.seed = number("SYSTOLE_EMULATED_SEED"),
+                    .compares_orders = number("SYSTOLE_EMULATED_RACES") != 0,
+                    .guards_memory = number("SYSTOLE_EMULATED_SANITIZE") == 0});
     return made;
   }();
   return *only;

@@ -9,10 +9,6 @@
 #include <numeric>
 #include <utility>
 
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/common_interface_defs.h>
-#endif
-
 // Saves what a function must keep on the stack that is left, and takes the other one.
 asm(R"(
   .text
@@ -51,7 +47,6 @@ struct Fiber {
   char* stack = nullptr;
   void* place = nullptr;  // of its stack, where it goes on
   State state = State::ready;
-  void* shadow = nullptr;  // the sanitizer's
 };
 
 struct Warp {
@@ -135,14 +130,10 @@ class Group {
     for (int i = 0; i < 6; ++i) *--top = nullptr;
     fiber.place = top;
     fiber.state = State::ready;
-    fiber.shadow = nullptr;
   }
   static void enter() {
-    arrive(nullptr);
     running->kernel_();
-    Fiber& self = running->fibers_[running->current_];
-    self.state = State::done;
-    running->leave(self, true);
+    running->wait(State::done);
   }
 
   void resume(std::size_t i) {
@@ -151,42 +142,12 @@ class Group {
     machine_.thread[0] = static_cast<unsigned>(i) % x;
     machine_.thread[1] = static_cast<unsigned>(i) / x % y;
     machine_.thread[2] = static_cast<unsigned>(i) / x / y;
-    void* shadow = nullptr;
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(&shadow, fibers_[i].stack, kStack);
-#endif
     systole_emulated_switch(&home_, fibers_[i].place);
-    depart(shadow);
   }
-  void leave(Fiber& self, bool forever) {
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(forever ? nullptr : &self.shadow, home_bottom_, home_size_);
-#else
-    (void)forever;
-#endif
-    systole_emulated_switch(&self.place, home_);
-    arrive(self.shadow);
-  }
-  // Behind a switch to a fiber, and back.
-  static void arrive(void* shadow) {
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(shadow, &running->home_bottom_, &running->home_size_);
-#else
-    (void)shadow;
-#endif
-  }
-  static void depart(void* shadow) {
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(shadow, nullptr, nullptr);
-#else
-    (void)shadow;
-#endif
-  }
-
   void wait(State state) {
     Fiber& self = fibers_[current_];
     self.state = state;
-    leave(self, false);
+    systole_emulated_switch(&self.place, home_);
   }
   const unsigned* exchange(const unsigned* words, unsigned count) {
     const std::size_t first = current_ / kWarp * kWarp, lane = current_ - first;
@@ -213,15 +174,12 @@ class Group {
   std::vector<std::size_t> turns_;
   std::size_t current_ = 0;
   void* home_ = nullptr;
-  [[maybe_unused]] const void* home_bottom_ = nullptr;
-  [[maybe_unused]] std::size_t home_size_ = 0;
 };
 
-// Faults of the kernel's threads come back to run(). The sanitizer tells more of them itself.
+// Faults of the kernel's threads come back to run().
 class Faults {
  public:
   Faults() {
-#ifndef __SANITIZE_ADDRESS__
     static char stack[64 * 1024];
     const stack_t other{.ss_sp = stack, .ss_flags = 0, .ss_size = sizeof stack};
     ::sigaltstack(&other, &old_stack_);
@@ -233,19 +191,16 @@ class Faults {
     };
     ::sigaction(SIGSEGV, &action, &old_segv_);
     ::sigaction(SIGBUS, &action, &old_bus_);
-#endif
   }
   ~Faults() {
-#ifndef __SANITIZE_ADDRESS__
     ::sigaction(SIGSEGV, &old_segv_, nullptr);
     ::sigaction(SIGBUS, &old_bus_, nullptr);
     ::sigaltstack(&old_stack_, nullptr);
-#endif
   }
 
  private:
-  [[maybe_unused]] stack_t old_stack_{};
-  [[maybe_unused]] struct sigaction old_segv_ {}, old_bus_{};
+  stack_t old_stack_{};
+  struct sigaction old_segv_ {}, old_bus_{};
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace systole::emulated {
 
 namespace {
 
-constexpr std::string_view kOfProgram = "used, visibility(\"default\")";
+constexpr std::string_view kOfProgram = "used, visibility(\"protected\")";
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
@@ -40,7 +40,7 @@ class Translation {
           is_template = true;
           out_ += word;
         } else if (word == "__global__") {
-          out_ += "__attribute__((visibility(\"default\")))";
+          out_ += "__attribute__((visibility(\"protected\")))";  // libc may have one of this name
           if (const std::string name = function_name(); !name.empty() && !is_template)
             kernels.push_back({depth, name, "0"});
         } else if (word == "__launch_bounds__") {

@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,59 @@ S_ENTRY put(S_GLOBAL real* y, count_t n) { if (S_THREAD < n) y[S_THREAD] = SEVEN
   EXPECT_EQ(y.to_host(), (Floats{7, 7, 0}));
   const std::string words = error_of(ErrorKind::kInvalidArgument, [&] { put({.block = {1}})(y, -1); });
   EXPECT_TRUE(contains(words, "count_t n")) << words;
+}
+
+// A name of the program's own means what the compiler takes it for, whatever else stands in the text.
+TEST_P(Kernels, TypesAreThoseOfTheBranchThatIsCompiled) {
+  const std::string by_flag = R"(
+#ifdef WIDE
+typedef double real;
+#else
+typedef float real;
+#endif
+// #define real short
+S_ENTRY put(S_GLOBAL real* y, real k) { y[S_THREAD] = k; })";
+  DeviceArray<float> y(device(), {2});
+  SourceModule(device(), {.portable = by_flag}).function("put")({.block = {2}})(y, 1.5f);
+  EXPECT_EQ(y.to_host(), (Floats{1.5, 1.5}));
+  DeviceArray<double> wide(device(), {2});
+  const SourceModule module(device(), {.portable = by_flag}, {.defines = {{"WIDE", "1"}}});
+  const auto put = module.function<void(double*, double)>("put");
+  put({.block = {2}})(wide, 2.5);
+  EXPECT_EQ(wide.to_host(), (std::vector<double>{2.5, 2.5}));
+  error_of(ErrorKind::kDType, [&] { module.function("put")({.block = {2}})(y, 1.5f); });
+
+  const std::string by_default = R"(
+#ifndef REAL
+#define REAL float
+#endif
+S_ENTRY put(S_GLOBAL REAL* y, REAL k) { y[S_THREAD] = k; })";
+  const SourceModule other(device(), {.portable = by_default}, {.defines = {{"REAL", "double"}}});
+  other.function<void(double*, double)>("put")({.block = {2}})(wide, 3.5);
+  EXPECT_EQ(wide.to_host(), (std::vector<double>{3.5, 3.5}));
+}
+
+TEST_P(Kernels, NamesOfTypesAreUnderstoodHoweverTheyAreMade) {
+  const SourceModule module(device(), {.portable = R"(
+typedef enum { kNone, kFive = 5 } mode;
+enum sign { kMinus = -1 };
+typedef unsigned int word, *words, index_t;
+#define NAMED(type, name) typedef type name
+NAMED(float, real);
+typedef struct { int a; } own;
+S_ENTRY put(S_GLOBAL float* y, mode m, enum sign s, index_t i, real r, own o) {
+  y[0] = m; y[1] = s; y[2] = i; y[3] = r; y[4] = o.a;
+})"});
+  struct Own {
+    int a;
+  };
+  DeviceArray<float> y(device(), {5});
+  const auto put = module.function("put");
+  put({.block = {1}})(y, 5, -1, 7, 0.5f, Own{9});
+  EXPECT_EQ(y.to_host(), (Floats{5, -1, 7, 0.5, 9}));
+  const std::string words =
+      error_of(ErrorKind::kInvalidArgument, [&] { put({.block = {1}})(y, 5, -1, 7, 0.5f, 9); });
+  EXPECT_TRUE(contains(words, "argument 5 (own o): a struct is wanted")) << words;
 }
 
 // What a language lacks stands as an integer of its size.
@@ -299,8 +354,9 @@ TEST_P(CKernels, StructsOfAnotherSizeAreRefused) {
 typedef struct { float a, b, c; } triple;
 void f(float* y, triple t, long long begin, long long end) { y[0] = t.c; })");
   DeviceArray<float> y("cpu", {1});
-  const std::string words =
-      error_of(ErrorKind::kInvalidArgument, [&] { module.function("f")({.block = {1}})(y, Pair{1, 2}); });
+  const std::string words = error_of(ErrorKind::kInvalidArgument, [&] {
+    module.function("f")({.block = {1}})(y, Pair{1, 2});
+  });
   EXPECT_TRUE(contains(words, "12 bytes") && contains(words, "8 bytes")) << words;
   error_of(ErrorKind::kInvalidArgument, [&] { module.function<void(float*, Pair)>("f"); });
 }
@@ -443,8 +499,9 @@ TEST_P(OpenClKernels, VectorsAreNumbersOfSeveralLanes) {
   EXPECT_EQ(y.to_host(), (Floats{1, 2, 3, 4, 1, 2, 3, 4}));
   error_of(ErrorKind::kInvalidArgument, [&] { lanes({.block = {1}})(y, std::array<float, 2>{1, 2}); });
   error_of(ErrorKind::kInvalidArgument, [&] { lanes({.block = {1}})(y, 1.0f); });
-  const std::string other =
-      error_of(ErrorKind::kDType, [&] { lanes({.block = {1}})(y, std::array<int, 4>{1, 2, 3, 4}); });
+  const std::string other = error_of(ErrorKind::kDType, [&] {
+    lanes({.block = {1}})(y, std::array<int, 4>{1, 2, 3, 4});
+  });
   EXPECT_TRUE(contains(other, "argument 1 (float4 v)") && contains(other, "f32×4") &&
               contains(other, "i32×4"))
       << other;
@@ -456,6 +513,19 @@ TEST_P(OpenClKernels, VectorsAreNumbersOfSeveralLanes) {
   EXPECT_EQ(y.to_host(), (Floats{7, 8, 9, 4, 1, 2, 3, 4}));
 }
 
+TEST_P(OpenClKernels, TypesMayStandInHeaders) {
+  const auto header = std::filesystem::temp_directory_path() / "systole_kernel_types.h";
+  std::ofstream(header) << "typedef float real_t;\n";
+  const SourceModule module(device(), {.portable = R"(
+#include "systole_kernel_types.h"
+S_ENTRY put(S_GLOBAL real_t* y, real_t k) { y[S_THREAD] = k; })"},
+                            {.flags = {.opencl = {"-I" + header.parent_path().string()}}});
+  DeviceArray<float> y(device(), {1});
+  module.function<void(float*, float)>("put")({.block = {1}})(y, 1.5f);
+  EXPECT_EQ(y.to_host(), Floats{1.5});
+  std::filesystem::remove(header);
+}
+
 TEST_P(OpenClKernels, FlagsAndWarningsAreTheDrivers) {
   const SourceModule module(device(), "__kernel void f(__global float* x) { char* p = (float*)0; x[0] = N; }",
                             {.flags = {.opencl = {"-D", "N=3"}, .c = {"--no-such-flag"}}});
@@ -465,6 +535,29 @@ TEST_P(OpenClKernels, FlagsAndWarningsAreTheDrivers) {
   EXPECT_EQ(y.to_host(), Floats{3});
   error_of(ErrorKind::kInvalidArgument,
            [] { SourceModule(device(), kLocal, {.flags = {.opencl = {"--no-such-flag"}}}); });
+}
+
+class CudaKernels : public Kernels {};
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaKernels, testing::Values("cuda:0"));
+
+// extern "C": the machine code does not say the types.
+TEST_P(CudaKernels, OfCLinkageHaveTheTypesOfTheBranchThatIsCompiled) {
+  const SourceModule module(device(), R"(
+#ifdef WIDE
+typedef double real;
+#else
+typedef float real;
+#endif
+enum Mode { kNone, kFive = 5 };
+typedef unsigned int word, index_t;
+extern "C" __global__ void put(real* y, real k, Mode m, index_t i) { y[0] = k; y[1] = m; y[2] = i; }
+__global__ void with_mode(real* y, Mode m) { y[0] = m; })");
+  DeviceArray<float> y(device(), {3});
+  module.function<void(float*, float, int, unsigned)>("put");
+  module.function("put")({.block = {1}})(y, 1.5f, 5, 7);
+  EXPECT_EQ(y.to_host(), (Floats{1.5, 5, 7}));
+  module.function("with_mode")({.block = {1}})(y, 0);
+  error_of(ErrorKind::kDType, [&] { module.function<void(double*, float, int, unsigned)>("put"); });
 }
 
 TEST(SourceText, ReadsDeclarationsPastEverythingElse) {

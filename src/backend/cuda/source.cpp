@@ -228,10 +228,7 @@ class CudaProgram final : public runtime::SourceProgram {
       : device_(device),
         source_(std::move(source)),
         loaded_(std::make_shared<const LoadedSource>(device, source_, std::vector<std::string>())),
-        tokens_(runtime::source_tokens(source_.text)),
-        typedefs_(runtime::source_typedefs(tokens_)) {
-    typedefs_.merge(runtime::source_defines(source_.text));
-    for (const auto& [name, value] : source_.options.defines) typedefs_.try_emplace(name, value);
+        tokens_(runtime::source_tokens(source_.text)) {
     for (SourceSignature& s : runtime::source_signatures(source_.text))
       if (has_word(s, "__global__") || has_word(s, "S_ENTRY") || has_word(s, "S_KERNEL"))
         signatures_.push_back(std::move(s));
@@ -311,7 +308,7 @@ class CudaProgram final : public runtime::SourceProgram {
     if (kernel.has_parameters)
       if (std::vector<SourceSignature> read = runtime::source_signatures(with_names(kernel.parameters));
           read.size() == 1) {
-        parameters = with_types(std::move(read[0].parameters));
+        parameters = with_types(std::move(read[0].parameters), true);
         are_read = true;
         const bool agree = written != nullptr && written->parameters.size() == parameters.size();
         for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -323,7 +320,7 @@ class CudaProgram final : public runtime::SourceProgram {
         }
       }
     if (!are_read && written != nullptr) {
-      parameters = with_types(written->parameters);
+      parameters = with_types(written->parameters, false);
       are_read = true;
     }
     // Nothing said is one parameter that is not known: the machine code has their number.
@@ -349,13 +346,21 @@ class CudaProgram final : public runtime::SourceProgram {
     return text + ") {}";
   }
 
-  std::vector<SourceParameter> with_types(std::vector<SourceParameter> parameters) const {
-    for (SourceParameter& p : parameters) {
-      if (!p.kind) continue;
-      std::string words = p.type;
-      if (words.starts_with("const ")) words.erase(0, 6);
-      if (!words.empty() && words.back() == '*') words.pop_back();
-      if (const auto number = runtime::number_type(words, typedefs_)) {
+  // A name of the compiler's is of a struct or an enum, one in a declaration may be of anything.
+  std::vector<SourceParameter> with_types(std::vector<SourceParameter> parameters, bool are_compilers) const {
+    const bool may_ask = !are_compilers || source_.text.find("enum") != std::string::npos ||
+                         source_.text.find("#include") != std::string::npos;
+    std::vector<std::string> words;
+    for (const SourceParameter& p : parameters) {
+      std::string& word = words.emplace_back(p.kind ? p.type : "");
+      if (word.starts_with("const ")) word.erase(0, 6);
+      if (!word.empty() && word.back() == '*') word.pop_back();
+    }
+    const runtime::Typedefs known = may_ask ? types(words) : runtime::Typedefs();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      SourceParameter& p = parameters[i];
+      if (known.contains(words[i])) p.dtype.reset();  // the text alone does not say
+      if (const auto number = runtime::number_type(words[i], known)) {
         p.dtype = number->dtype;
         p.lanes = number->lanes;
         if (p.kind == SourceParameter::Kind::number)
@@ -365,12 +370,28 @@ class CudaProgram final : public runtime::SourceProgram {
     return parameters;
   }
 
+  // What those of the words stand for that are names of the program's own.
+  runtime::Typedefs types(std::vector<std::string> words) const {
+    const std::lock_guard lock(mutex_);
+    const auto is_no_question = [&](const std::string& word) {
+      return word.empty() || word == "void" || runtime::number_type(word, {}) || types_.contains(word) ||
+             !std::all_of(word.begin(), word.end(), [](char c) {
+               return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == ':' || c == ' ';
+             });
+    };
+    std::erase_if(words, is_no_question);
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    if (!words.empty()) types_.merge(types_in(device_, source_, words));
+    return types_;
+  }
+
   std::optional<DType> dtype_of_variable(const std::string& name) const {
     constexpr std::string_view kMarks[] = {"__constant__", "__device__", "__managed__"};
     const std::size_t scope = name.rfind("::");
     const std::string words =
         runtime::variable_type(tokens_, scope == std::string::npos ? name : name.substr(scope + 2), kMarks);
-    const std::optional<runtime::NumberType> type = runtime::number_type(words, typedefs_);
+    const std::optional<runtime::NumberType> type = runtime::number_type(words, types({words}));
     return type && type->lanes == 1 ? std::optional(type->dtype) : std::nullopt;
   }
 
@@ -378,7 +399,8 @@ class CudaProgram final : public runtime::SourceProgram {
   const Source source_;
   const std::shared_ptr<const LoadedSource> loaded_;
   const std::vector<runtime::SourceToken> tokens_;
-  runtime::Typedefs typedefs_;
+  mutable std::mutex mutex_;
+  mutable runtime::Typedefs types_;  // that were asked for
   std::vector<SourceSignature> signatures_;
   std::vector<std::string> names_, sorted_;  // as in the machine code; as in the source
 };

@@ -67,45 +67,104 @@ bool reads_files(std::string_view text, const std::vector<std::string>& flags) {
          std::any_of(flags.begin(), flags.end(), names_files);
 }
 
+// How a source is compiled, and where what comes of it is kept.
+struct Compilation {
+  std::string text;
+  NvrtcOptions options;
+  runtime::CacheKey key{"cuda"};
+  std::optional<runtime::DiskCache> cache;
+};
+Compilation compilation_of(const Device& device, const Source& source,
+                           const std::vector<std::string>& templates) {
+  SourceOptions options = source.options;
+  if (source.is_portable) define_after_words(options);
+  Compilation c;
+  c.text = runtime::source_head(codegen::Dialect::cuda, source.is_portable, options, source.text) +
+           source.text + "\n";
+  c.options = {.architecture = device.architecture(),
+               .flags = options.flags.cuda,
+               .file_name = runtime::source_name(source.options)};
+  if (source.text.find("#include") != std::string::npos)
+    if (const std::string folder = toolkit_headers(); !folder.empty())
+      c.options.flags.push_back("-I" + folder);
+  c.key.add("source").add(c.text).add(device.architecture()).add(nvrtc_version());
+  for (const std::string& flag : c.options.flags) c.key.add(flag);
+  c.key.add("templates");
+  for (const std::string& name : templates) c.key.add(name);
+  // Headers of the user's own may change without the text.
+  if (!reads_files(source.text, options.flags.cuda)) c.cache = runtime::disk_cache();
+  return c;
+}
+
+// Of the kernel s_types in machine code: what its parameters point to.
+std::vector<std::string> types_of(const std::string& code) {
+  std::vector<std::string> types;
+  for (const Cubin::Kernel& kernel : read_cubin(code).kernels) {
+    if (kernel.name != "s_types") continue;
+    for (std::size_t begin = 0; begin < kernel.parameters.size();) {
+      const std::size_t end = std::min(kernel.parameters.find('*', begin), kernel.parameters.size());
+      types.push_back(kernel.parameters.substr(begin, end - begin));
+      begin = end + 3;  // "*, "
+    }
+  }
+  return types;
+}
+
 }  // namespace
+
+runtime::Typedefs types_in(const Device& device, const Source& source,
+                           const std::vector<std::string>& words) {
+  runtime::Typedefs types;
+  Source asked = source;
+  asked.text += R"(
+#line 1 "types"
+template <class T, bool = sizeof(T) == 4> struct s_enum { typedef int type; };
+template <class T> struct s_enum<T, false> { typedef __underlying_type(T) type; };
+template <class T, bool = __is_enum(T)> struct s_plain { typedef T type; };
+template <class T> struct s_plain<T, true> : s_enum<T> {};
+__global__ void s_types()";
+  for (const std::string& word : words) {
+    asked.text += fmt::format("{}s_plain<{}>::type*", types.empty() ? "" : ", ", word);
+    types[word] = "";
+  }
+  asked.text += ") {}";
+  const Compilation c = compilation_of(device, asked, {});
+  std::vector<std::string> answers;
+  if (const std::optional<std::string> entry = c.cache ? c.cache->find(c.key) : std::nullopt)
+    if (const std::optional<NvrtcResult> known = from_entry(*entry)) try {
+        answers = types_of(known->code);
+      } catch (const Error&) {  // damaged
+        c.cache->remove(c.key);
+      }
+  if (answers.empty()) {
+    const NvrtcResult made = compile_users_source(c.text, c.options);
+    if (made.is_refused) return types;
+    if (c.cache) c.cache->store(c.key, to_entry(made));
+    answers = types_of(made.code);
+  }
+  for (std::size_t i = 0; i < words.size() && i < answers.size(); ++i) types[words[i]] = answers[i];
+  return types;
+}
 
 LoadedSource::LoadedSource(const Device& device, const Source& source,
                            const std::vector<std::string>& templates)
     : device_(device), order_(device, 0, 0, "kernels") {
   device.activate();
-  SourceOptions options = source.options;
-  if (source.is_portable) define_after_words(options);
-  const std::string text =
-      runtime::source_head(codegen::Dialect::cuda, source.is_portable, options, source.text) + source.text +
-      "\n";
-  std::vector<std::string> flags = options.flags.cuda;
-  if (source.text.find("#include") != std::string::npos)
-    if (const std::string folder = toolkit_headers(); !folder.empty()) flags.push_back("-I" + folder);
-  runtime::CacheKey key("cuda");
-  key.add("source").add(text).add(device.architecture()).add(nvrtc_version());
-  for (const std::string& flag : flags) key.add(flag);
-  key.add("templates");
-  for (const std::string& name : templates) key.add(name);
-  // Headers of the user's own may change without the text.
-  const std::optional<runtime::DiskCache> cache =
-      reads_files(source.text, options.flags.cuda) ? std::nullopt : runtime::disk_cache();
-  if (const std::optional<std::string> entry = cache ? cache->find(key) : std::nullopt)
+  const Compilation c = compilation_of(device, source, templates);
+  const std::optional<runtime::DiskCache>& cache = c.cache;
+  if (const std::optional<std::string> entry = cache ? cache->find(c.key) : std::nullopt)
     if (std::optional<NvrtcResult> known = from_entry(*entry)) try {
         module_ = load(device, known->code);
         made_ = *std::move(known);
       } catch (const Error&) {  // damaged, or of another driver
-        cache->remove(key);
+        cache->remove(c.key);
         if (device.is_lost()) throw;
       }
   if (module_ == nullptr) {
-    made_ = compile_users_source(text,
-                                 {.architecture = device.architecture(),
-                                  .flags = flags,
-                                  .file_name = runtime::source_name(source.options)},
-                                 templates);
+    made_ = compile_users_source(c.text, c.options, templates);
     if (made_.is_refused) runtime::refuse_source(source.where, source.text, source.options, made_.log);
     module_ = load(device, made_.code);
-    if (cache) cache->store(key, to_entry(made_));
+    if (cache) cache->store(c.key, to_entry(made_));
   }
   cubin_ = read_cubin(made_.code);
   made_.code.clear();

@@ -10,6 +10,7 @@
 #include "backend/cuda/cubin.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/nvrtc.h"
+#include "runtime/source_text.h"
 #include "systole/runtime/launch.h"
 
 namespace systole::cuda {
@@ -20,6 +21,11 @@ struct Source {
   bool is_portable;
   SourceOptions options;
 };
+
+// What the words stand for at the end of a source that compiles, as C++'s own names of numbers, an enum as an
+// int; empty for structs, and for all of them when the compiler does not say. Which one a typedef is may
+// depend on macros and headers.
+runtime::Typedefs types_in(const Device& device, const Source& source, const std::vector<std::string>& words);
 
 // Goes when nothing of it runs any more.
 class LoadedSource {

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <functional>
 #include <mutex>
 #include <utility>
 
+#include "backend/opencl/source_types.h"
 #include "runtime/source_text.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
@@ -50,8 +53,9 @@ std::string text_of(Get&& get, std::string_view call) {
   return text;
 }
 
-// A parameter as the driver describes it; its number alone when it keeps no descriptions.
-SourceParameter parameter_of(cl_kernel kernel, cl_uint index, const runtime::Typedefs& typedefs) {
+// A parameter as the driver describes it, with the type's words in `words`; its number alone when it keeps no
+// descriptions.
+SourceParameter parameter_of(cl_kernel kernel, cl_uint index, std::string& words) {
   SourceParameter p;
   const auto ask = [&](cl_kernel_arg_info what, std::size_t size, void* answer) {
     return api().clGetKernelArgInfo(kernel, index, what, size, answer, nullptr);
@@ -82,18 +86,42 @@ SourceParameter parameter_of(cl_kernel kernel, cl_uint index, const runtime::Typ
   p.type = fmt::format("{}{}{}", p.kind == SourceParameter::Kind::local ? "__local " : "",
                        is_const && is_pointer ? "const " : "", type);
   if (is_pointer) type.pop_back();
-  if (const std::optional<runtime::NumberType> number = runtime::number_type(type, typedefs)) {
-    p.dtype = number->dtype;
-    p.lanes = number->lanes;
-    p.bytes = size_of(p.dtype.value()) * static_cast<std::size_t>(p.lanes == 3 ? 4 : p.lanes);
-  }
+  words = std::move(type);
   return p;
+}
+
+// What the program's own names of types stand for.
+using Types = std::function<runtime::Typedefs(const std::vector<std::string>& words)>;
+
+std::vector<SourceParameter> parameters_of(cl_kernel kernel, const Types& types) {
+  cl_uint count = 0;
+  check(api().clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr), "clGetKernelInfo");
+  std::vector<SourceParameter> parameters;
+  std::vector<std::string> words(count), unknown;
+  const auto is_asked = [](const std::string& text) {
+    return !text.empty() && text != "void" && std::all_of(text.begin(), text.end(), [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == ' ';
+    });
+  };
+  for (cl_uint i = 0; i < count; ++i) {
+    parameters.push_back(parameter_of(kernel, i, words[i]));
+    if (is_asked(words[i]) && !runtime::number_type(words[i], {})) unknown.push_back(words[i]);
+  }
+  const runtime::Typedefs known = unknown.empty() ? runtime::Typedefs() : types(unknown);
+  for (cl_uint i = 0; i < count; ++i)
+    if (const std::optional<runtime::NumberType> number = runtime::number_type(words[i], known)) {
+      SourceParameter& p = parameters[i];
+      p.dtype = number->dtype;
+      p.lanes = number->lanes;
+      p.bytes = size_of(number->dtype) * static_cast<std::size_t>(p.lanes == 3 ? 4 : p.lanes);
+    }
+  return parameters;
 }
 
 class OpenClKernel final : public runtime::SourceKernel {
  public:
   OpenClKernel(const Device& device, std::shared_ptr<const Program> program, const std::string& name,
-               const runtime::Typedefs& typedefs, std::string where)
+               const Types& types, std::string where)
       : device_(device),
         program_(std::move(program)),
         kernel_(Device::kernel(*program_, name)),
@@ -103,17 +131,14 @@ class OpenClKernel final : public runtime::SourceKernel {
         most_threads_(group_number<std::size_t>(device, kernel_.get(), CL_KERNEL_WORK_GROUP_SIZE)),
         fixed_(group_number<Sizes>(device, kernel_.get(), CL_KERNEL_COMPILE_WORK_GROUP_SIZE)),
         own_local_(group_number<cl_ulong>(device, kernel_.get(), CL_KERNEL_LOCAL_MEM_SIZE)),
-        most_local_(device_number<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE)) {
+        most_local_(device_number<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE)),
+        parameters_(parameters_of(kernel_.get(), types)) {
     const auto dimensions = device_number<cl_uint>(device, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS);
     std::vector<std::size_t> most(std::max<cl_uint>(dimensions, 3));
     check(api().clGetDeviceInfo(device.id(), CL_DEVICE_MAX_WORK_ITEM_SIZES, most.size() * sizeof most[0],
                                 most.data(), nullptr),
           "clGetDeviceInfo");
     std::copy_n(most.begin(), 3, most_sizes_.begin());
-    cl_uint count = 0;
-    check(api().clGetKernelInfo(kernel_.get(), CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr),
-          "clGetKernelInfo");
-    for (cl_uint i = 0; i < count; ++i) parameters_.push_back(parameter_of(kernel_.get(), i, typedefs));
   }
 
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
@@ -228,18 +253,19 @@ class OpenClKernel final : public runtime::SourceKernel {
   const Sizes fixed_;                      // by reqd_work_group_size; zeros: none
   const cl_ulong own_local_, most_local_;  // the former without the arguments'
   Sizes most_sizes_;
-  std::vector<SourceParameter> parameters_;
+  const std::vector<SourceParameter> parameters_;
   mutable std::mutex mutex_;
 };
 
 class OpenClProgram final : public runtime::SourceProgram {
  public:
-  OpenClProgram(const Device& device, Program program, std::string log, runtime::Typedefs typedefs,
+  OpenClProgram(const Device& device, Program program, std::string log, std::string text, std::string flags,
                 std::string where)
       : device_(device),
         program_(std::make_shared<const Program>(std::move(program))),
         log_(std::move(log)),
-        typedefs_(std::move(typedefs)),
+        text_(std::move(text)),
+        flags_(std::move(flags)),
         where_(std::move(where)) {
     std::string all = text_of(
         [&](std::size_t size, void* answer, std::size_t* whole) {
@@ -255,17 +281,29 @@ class OpenClProgram final : public runtime::SourceProgram {
   const std::vector<std::string>& names() const override { return names_; }
   const std::string& log() const override { return log_; }
   std::shared_ptr<const runtime::SourceKernel> kernel(const std::string& name) const override {
-    return std::make_shared<OpenClKernel>(device_, program_, name, typedefs_,
-                                          fmt::format("kernel {} on {}", name, where_));
+    return std::make_shared<OpenClKernel>(
+        device_, program_, name, [this](const std::vector<std::string>& words) { return types(words); },
+        fmt::format("kernel {} on {}", name, where_));
   }
 
  private:
+  runtime::Typedefs types(std::vector<std::string> words) const {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(words, [&](const std::string& word) { return types_.contains(word); });
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    if (!words.empty()) types_.merge(types_in(device_, text_, flags_, words));
+    return types_;
+  }
+
   const Device& device_;
   const std::shared_ptr<const Program> program_;
   const std::string log_;
-  const runtime::Typedefs typedefs_;
+  const std::string text_, flags_;  // that it was built of
   const std::string where_;
   std::vector<std::string> names_;
+  mutable std::mutex mutex_;
+  mutable runtime::Typedefs types_;  // that were asked for
 };
 
 std::string log_of(const Device& device, cl_program program) {
@@ -304,11 +342,7 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
     runtime::refuse_source(where, source, options, log_of(device, program.get()));
   check(status, "clBuildProgram");
   std::string log = log_of(device, program.get());
-  // What the driver calls types by is often the program's own word.
-  runtime::Typedefs words = runtime::source_typedefs(runtime::source_tokens(source));
-  words.merge(runtime::source_defines(source));
-  for (const auto& [name, value] : options.defines) words.try_emplace(name, value);
-  return std::make_shared<OpenClProgram>(device, std::move(program), std::move(log), std::move(words), where);
+  return std::make_shared<OpenClProgram>(device, std::move(program), std::move(log), text, flags, where);
 }
 
 std::shared_ptr<const runtime::SourceCall> source_call(const Device& device, const lower::Step& step) {

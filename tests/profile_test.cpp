@@ -595,6 +595,24 @@ S_ENTRY twice(S_GLOBAL const float* x, S_GLOBAL float* y) {
   EXPECT_GE(p.rows[0].seconds, in_kernel);
 }
 
+TEST_F(ProfileOfAProgram, F64StandsUnderARoofOfItsOwn) {
+  const DeviceScope scope("cpu");
+  const Tensor x = full({512, 512}, 0.5).to(DType::f64).eval();
+  const auto f = compile([](const Tensor& a) { return matmul(a, a); });
+  Tensor y;
+  const Profile p = profile([&] { y = f(x).eval(); }, {.steps = 3});
+  const Profile::Row& product = p.rows.at(0);
+  ASSERT_EQ(product.dtype, DType::f64);
+  const auto rate = [&](DType dtype) {
+    for (const Roof::Product& each : p.roof.products)
+      if (each.dtype == dtype && !each.tf32) return each.flops_per_second;
+    return 0.;
+  };
+  EXPECT_GT(rate(DType::f32), 0);
+  ASSERT_GT(rate(DType::f64), 0);
+  EXPECT_DOUBLE_EQ(product.least_seconds, 2. * 512 * 512 * 512 / rate(DType::f64));
+}
+
 TEST_F(ProfileOfAProgram, CountsWhatFindsNoRoom) {
   const DeviceScope scope("cpu");
   const auto f = compile([](const Tensor& a) { return tanh(a); });

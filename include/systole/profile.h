@@ -44,8 +44,8 @@ struct SYSTOLE_API Roof {
   // Seconds for so much work at best; 0 when nothing is known.
   double least_seconds(double bytes, double flops, DType dtype, bool tf32 = false) const;
 
-  // Takes one to three seconds; once per process and device.
-  static Roof measure(const std::string& device);
+  // Takes one to three seconds; once per process and device. Products of f64 where they are asked for.
+  static Roof measure(const std::string& device, bool f64 = false);
 };
 
 struct SYSTOLE_API Profile {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -36,6 +37,26 @@ double seconds_of(const std::function<void()>& f, std::int64_t steps) {
 }
 
 }  // namespace
+
+namespace profiling {
+
+void measure_roofs(Profile& profile) {
+  constexpr double kMuch = 0.01;  // of the time; for less, seconds of measuring tell too little
+  std::vector<std::string> devices;
+  for (const Profile::Device& each : profile.devices)
+    if (each.device == profile.device || each.seconds >= kMuch * profile.seconds)
+      devices.push_back(each.device);
+  for (const std::string& device : devices) try {
+      const bool f64 = std::any_of(profile.rows.begin(), profile.rows.end(), [&](const Profile::Row& row) {
+        return row.device == device && row.dtype == DType::f64 && row.flops > 0;
+      });
+      place_under(Roof::measure(device, f64), profile);
+    } catch (const Error& error) {  // a device without room for it; what was recorded counts
+      log(LogLevel::warn, fmt::format("profiler: the roof of {} is not known: {}", device, error.what()));
+    }
+}
+
+}  // namespace profiling
 
 struct Profiler::Impl {
   ProfileOptions options;
@@ -88,16 +109,7 @@ Profile Profiler::stop() {
   Profile made = profiling::summary(std::move(collected), impl_->steps);
   made.title = impl_->options.title;
   profiling::place_under({}, made);
-  if (!impl_->options.roof) return made;
-  constexpr double kMuch = 0.01;  // of the time; for less, seconds of measuring tell too little
-  std::vector<std::string> devices;
-  for (const Profile::Device& each : made.devices)
-    if (each.device == made.device || each.seconds >= kMuch * made.seconds) devices.push_back(each.device);
-  for (const std::string& device : devices) try {
-      profiling::place_under(Roof::measure(device), made);
-    } catch (const Error& error) {  // a device without room for it; what was recorded counts
-      log(LogLevel::warn, fmt::format("profiler: the roof of {} is not known: {}", device, error.what()));
-    }
+  if (impl_->options.roof) profiling::measure_roofs(made);
   return made;
 }
 

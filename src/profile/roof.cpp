@@ -74,6 +74,19 @@ double product_rate(std::int64_t side, DType dtype, bool tf32) {
   return 2 * std::pow(static_cast<double>(side), 3) / seconds;
 }
 
+// Of matrices ever larger, as long as one more does not take too long.
+double best_product_rate(const std::string& backend, DType dtype, bool tf32) {
+  constexpr double kLong = 0.06;  // seconds of a product; the next takes eight times as long
+  const std::int64_t side = backend == "reference" ? 32 : backend == "cuda" ? 8192 : 2048;
+  double best = 0;
+  for (const std::int64_t part : {4, 2, 1}) {
+    const double size = static_cast<double>(side / part), rate = product_rate(side / part, dtype, tf32);
+    best = std::max(best, rate);
+    if (2 * std::pow(size, 3) / rate > kLong) break;
+  }
+  return best;
+}
+
 Roof measured(const std::string& device) {
   const DeviceScope scope(device);
   const std::string backend = current_device().backend;
@@ -81,14 +94,11 @@ Roof measured(const std::string& device) {
   // Four times what the last cache holds, which no copy of a processor shall come from.
   const std::int64_t beyond = std::clamp(last_cache_bytes(), std::int64_t{1} << 25, std::int64_t{1} << 27);
   const std::int64_t elements = is_slow ? 1 << 14 : is_fast ? 1 << 28 : beyond;
-  const std::int64_t side = is_slow ? 32 : is_fast ? 8192 : 1024;
   Roof roof{.device = device};
   roof.bytes_per_second = copy_rate(elements);
   if (is_fast) roof.bytes_per_second = std::max(roof.bytes_per_second, copy_rate(elements / 4));
   const auto add = [&](DType dtype, bool tf32) {
-    double best = 0;
-    for (const std::int64_t part : {2, 1}) best = std::max(best, product_rate(side / part, dtype, tf32));
-    roof.products.push_back({dtype, tf32, best});
+    roof.products.push_back({dtype, tf32, best_product_rate(backend, dtype, tf32)});
   };
   add(DType::f32, false);
   if (is_fast) {  // elsewhere there are no units for these
@@ -119,12 +129,19 @@ double Roof::least_seconds(double bytes, double flops, DType dtype, bool tf32) c
   return least;
 }
 
-Roof Roof::measure(const std::string& device) {
+Roof Roof::measure(const std::string& device, bool f64) {
   static std::mutex mutex;
   static std::map<std::string, Roof> known;
   const std::lock_guard lock(mutex);
-  if (const auto found = known.find(device); found != known.end()) return found->second;
-  return known[device] = measured(device);
+  if (!known.contains(device)) known[device] = measured(device);
+  Roof& roof = known[device];
+  const auto is_f64 = [](const Product& product) { return product.dtype == DType::f64; };
+  if (f64 && std::none_of(roof.products.begin(), roof.products.end(), is_f64)) {
+    const DeviceScope scope(device);
+    roof.products.push_back(
+        {DType::f64, false, best_product_rate(current_device().backend, DType::f64, false)});
+  }
+  return roof;
 }
 
 }  // namespace systole

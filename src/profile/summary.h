@@ -25,6 +25,9 @@ Profile summary(timeline::Collected collected, std::span<const std::int64_t> ste
 // Gives rows of the roof's device what it allows them and sorts rows by the time lost.
 void place_under(const Roof& roof, Profile& profile);
 
+// Of the devices that did much.
+void measure_roofs(Profile& profile);
+
 // By begin.
 std::vector<Profile::Span> first_spans(const timeline::Collected& collected, std::size_t most);
 

@@ -187,6 +187,40 @@ TEST_P(KernelOps, AreTrainedThrough) {
   EXPECT_NEAR(b.item<float>(), -1, 0.1);
 }
 
+struct Rooted {
+  nn::Linear fc{2, 2};
+  KernelOp root;
+  Tensor forward(const Tensor& x) const { return root(fc(x)); }
+};
+KernelOp with_slope_of_two(const std::string& name, const std::string& value) {
+  return KernelOp({.name = name,
+                   .sources = {.portable = "S_ENTRY " + name +
+                                           "(S_GLOBAL const float* x, S_GLOBAL float* y) {\n"
+                                           "  if (S_THREAD < S_COUNT) y[S_THREAD] = " +
+                                           value + ";\n}"},
+                   .backward = [](const KernelOp::Backward& b) { return 2 * b.gradients[0]; }});
+}
+
+// They are looked for on the device, where its sources run.
+TEST_P(KernelOps, BadNumbersOfATrainingAreFoundThroughThem) {
+  const DeviceScope scope(device());
+  const auto told = [](const KernelOp& op, double lr) {
+    Rooted net{.root = op};
+    training::Trainer trainer(net, optim::SGD(net, {.lr = lr}), {.loss = "mse"});
+    return error_of(ErrorKind::kInvalidArgument, [&] {
+      trainer.fit(ones({32, 2}), ones({32, 2}) * 3, {.epochs = 3, .batch = 4, .verbose = 0});
+    });
+  };
+  // The weights grow until the loss overflows: not by the kernel.
+  const std::string other = told(with_slope_of_two("twice", "2 * x[S_THREAD]"), 1e20);
+  EXPECT_TRUE(contains(other, "epoch 1") && contains(other, "not finite") &&
+              !contains(other, "the search ends"))
+      << other;
+  const std::string own = told(with_slope_of_two("root", "s_sqrt(-1 - x[S_THREAD] * x[S_THREAD])"), 0.1);
+  EXPECT_TRUE(contains(own, "the KernelOp root of f32[4,2] gives nan at [0,0]") && contains(own, "fc.weight"))
+      << own;
+}
+
 struct Net {
   nn::Linear fc{2, 3};
   KernelOp swish = swish_op();

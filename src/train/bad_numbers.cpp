@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "eval/eval.h"
+#include "systole/base/error.h"
 #include "systole/ir/graph.h"
+#include "systole/runtime.h"
 #include "systole/tensor/tree.h"
 #include "tensor/record.h"
 #include "tensor/trace.h"
@@ -46,7 +48,21 @@ std::string place_text(const Shape& shape, std::int64_t at) {
   return fmt::format("[{}]", fmt::join(place, ","));
 }
 
+// The kernel_call without a body graph that the node is or holds; null: there is none.
+const ir::KernelAttrs* own_kernel(const ir::Node& node) {
+  if (node.op == ir::Op::kernel_call && node.graphs.empty()) return &node.as<ir::KernelAttrs>();
+  // Of a composite only the first graph is run.
+  const std::size_t count = node.op == ir::Op::composite ? 1 : node.graphs.size();
+  for (std::size_t i = 0; i < std::min(count, node.graphs.size()); ++i)
+    for (const ir::Node& inner : node.graphs[i]->nodes())
+      if (const ir::KernelAttrs* const found = own_kernel(inner)) return found;
+  return nullptr;
+}
+
 std::string op_text(const ir::Node& node) {
+  if (const ir::KernelAttrs* const kernel = own_kernel(node);
+      kernel != nullptr && (node.op == ir::Op::kernel_call || node.op == ir::Op::composite))
+    return fmt::format("the KernelOp {}", kernel->name);
   if (node.op == ir::Op::composite) return node.as<ir::CompositeAttrs>().name;
   return std::string(ir::name(node.op));
 }
@@ -73,8 +89,9 @@ std::string operands_text(const ir::Graph& graph, const ir::Node& node, std::spa
 // One walk over a graph with its values, which are freed after their last use.
 class Walk {
  public:
-  Walk(const ir::Graph& graph, std::vector<Literal> inputs, std::vector<std::string> names)
-      : graph_(graph), inputs_(std::move(inputs)), names_(std::move(names)) {
+  Walk(const ir::Graph& graph, std::vector<Literal> inputs, std::vector<std::string> names,
+       const std::string& device)
+      : graph_(graph), inputs_(std::move(inputs)), names_(std::move(names)), device_(device) {
     const std::size_t count = graph.nodes().size();
     values_.resize(count);
     uses_.assign(count, 0);
@@ -132,7 +149,17 @@ class Walk {
       if (is_parameter(from)) path_[i] = path_[from];
       if (path_[i].empty()) path_[i] = path_[from];
     }
-    values_[i] = eval::evaluate(node, operands);
+    const ir::KernelAttrs* const kernel = own_kernel(node);
+    if (kernel == nullptr) {
+      values_[i] = eval::evaluate(node, operands);
+    } else {
+      try {
+        values_[i] = on_the_device(node, operands);
+      } catch (const Error& error) {
+        return fmt::format("{}the search ends at the KernelOp {}, which could not be run again: {}",
+                           origin ? *origin + "; " : "", kernel->name, error.what());
+      }
+    }
     std::string sentence;
     for (const Literal& value : values_[i]) {
       const Look seen = look(value);
@@ -152,6 +179,15 @@ class Walk {
     return sentence;
   }
 
+  std::vector<Literal> on_the_device(const ir::Node& node, std::span<const Literal> operands) const {
+    ir::Graph graph("op");
+    ir::Values inputs;
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      inputs.push_back(graph.input(fmt::format("x{}", i), operands[i].type()));
+    for (const ir::Value& y : graph.add_multi(node.op, inputs, node.attrs, node.graphs)) graph.output(y);
+    return compile(graph, device_).run(operands);
+  }
+
   bool is_parameter(std::size_t node) const {
     return graph_.nodes()[node].op == ir::Op::input && path_[node].find('.') != std::string::npos;
   }
@@ -159,6 +195,7 @@ class Walk {
   const ir::Graph& graph_;
   std::vector<Literal> inputs_;
   std::vector<std::string> names_;  // of the inputs
+  const std::string& device_;
   std::vector<std::vector<Literal>> values_;
   std::vector<std::int64_t> uses_;
   std::vector<std::optional<std::string>> origin_;  // of an infinite number in this value
@@ -168,7 +205,7 @@ class Walk {
 }  // namespace
 
 std::string first_bad_op(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
-                         const std::vector<Tensor>& fields) {
+                         const std::vector<Tensor>& fields, const std::string& device) {
   const Flat arguments = tree::flat(fields);
   std::vector<int> all;
   for (std::size_t i = 0; i < arguments.tensors.size(); ++i) all.push_back(static_cast<int>(i));
@@ -186,7 +223,7 @@ std::string first_bad_op(const std::function<std::vector<Tensor>(const std::vect
     names.push_back(i < traced.bound.size() ? traced.bound[i].cell->name : "a Tensor of the program");
     inputs.push_back(x.literal());
   }
-  return Walk(traced.graph, std::move(inputs), std::move(names)).run();
+  return Walk(traced.graph, std::move(inputs), std::move(names), device).run();
 }
 
 }  // namespace systole::training

@@ -256,14 +256,14 @@ void Trainer::Impl::report_bad_numbers(const Fields& fields, const std::string& 
     const auto augmented = [&](const Fields& x) {
       return augment.empty() ? x : augment(x, random::next_key());
     };
-    found = first_bad_op([&](const Fields& x) { return measured(augmented(x)); }, moved);
+    found = first_bad_op([&](const Fields& x) { return measured(augmented(x)); }, moved, first_device());
     if (found.empty()) {
       found = first_bad_op(
           [&](const Fields& x) {
             const Fields ready = augmented(x);
             return value_and_grad([&] { return measured(ready)[0]; }, optimizer->parameters()).grads;
           },
-          moved);
+          moved, first_device());
       if (!found.empty()) found = "in the gradient, " + found;
     }
   }

@@ -20,6 +20,15 @@ constexpr const char* kSmall = " --device cpu --steps 6 --skip 2 --no-roof";
 
 class ProfileCli : public CommandFolder {
  protected:
+  // Ctrl-C after so many seconds.
+  Outcome interrupted(const std::string& arguments, int seconds) {
+    const std::string line = "cd '" + folder_.string() + "' && timeout --preserve-status -s INT " +
+                             std::to_string(seconds) + " '" + SYSTOLE_COMMAND + "' " + arguments +
+                             " < /dev/null > stdout 2> stderr";
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "stdout"),
+            text_of(folder_ / "stderr")};
+  }
   // The folder has the three files, and they are what they should be.
   Json checked(const std::string& folder) {
     EXPECT_GT(fs::file_size(folder_ / folder / "index.html"), 10'000U);
@@ -96,6 +105,66 @@ TEST_F(ProfileCli, SaysWhatIsWrong) {
   EXPECT_EQ(run("profile T1 --data digits").code, 2);
   EXPECT_EQ(run("profile x.sir --batch 8").code, 2);
   EXPECT_EQ(run("profile --model mlp --many").code, 2);
+  const Outcome kernel = run("profile K1 --many" + std::string(kSmall));
+  EXPECT_EQ(kernel.code, 2);
+  EXPECT_NE(kernel.err.find("--many is for workloads that train, which K1 does not"), std::string::npos)
+      << kernel.err;
+  for (const char* number : {"2.5", "1e9", "0", "x"}) {
+    const Outcome wrong = run(std::string("profile T1 --steps ") + number);
+    EXPECT_EQ(wrong.code, 2);
+    EXPECT_NE(wrong.err.find(number + std::string(" is not a whole number from 1 to 1000000")),
+              std::string::npos)
+        << wrong.err;
+  }
+  EXPECT_NE(run("profile T1 --rows 0").err.find("0 is not a whole number from 1 to 1000000"),
+            std::string::npos);
+}
+
+// Before the work is done: nothing is recorded for a folder that cannot be, or is another's.
+TEST_F(ProfileCli, LooksAtTheFolderFirst) {
+  write("file", "mine");
+  fs::create_directory(folder_ / "site");
+  write("site/index.html", "<!DOCTYPE html><title>Mine</title>");
+  const std::string long_one = "profile --model mlp --batch 16 --device cpu --no-roof --steps 1000000 --out ";
+  for (const char* place : {"file", "file/deep", "/proc/x", "site"}) {
+    const Outcome refused = run(long_one + place);
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_NE(refused.err.find(place), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(text_of(folder_ / "site" / "index.html"), "<!DOCTYPE html><title>Mine</title>");
+  EXPECT_EQ(run("profile --model mlp --batch 16 --out mine" + std::string(kSmall)).code, 0);
+  EXPECT_EQ(run("profile --model mlp --batch 16 --out mine" + std::string(kSmall)).code, 0);  // its own
+}
+
+// The table is there when the disk is full at last.
+TEST_F(ProfileCli, PrintsTheTableBeforeItSaves) {
+  fs::create_directories(folder_ / "full" / "trace.json" / "in the way");
+  const Outcome outcome = run("profile --model mlp --batch 16 --out full" + std::string(kSmall));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.out.find("mlp on random numbers, batch 16, cpu"), std::string::npos) << outcome.out;
+}
+
+TEST_F(ProfileCli, TakesAsManyStepsAsAreWanted) {
+  const Outcome few =
+      run("profile --model mlp --data 'digits?train=600&test=200' --set train.batch=2 --device cpu --steps 1 "
+          "--skip 0 "
+          "--no-roof");
+  ASSERT_EQ(few.code, 0) << few.err;
+  EXPECT_EQ(checked("profile")["steps"], 1);
+}
+
+// Ctrl-C ends it with what was recorded.
+TEST_F(ProfileCli, TellsWhatWasRecordedWhenItIsInterrupted) {
+  for (const std::string what : {"--model mlp --batch 16", "T1 --batch 8"}) {
+    const Outcome cut =
+        interrupted("profile " + what + " --device cpu --steps 1000000 --skip 0 --no-roof", 6);
+    EXPECT_EQ(cut.code, 130) << cut.err;
+    const bool recorded = cut.out.find("steps, ") != std::string::npos;
+    EXPECT_NE(cut.err.find(recorded ? "interrupted after " : "interrupted before a step was recorded"),
+              std::string::npos)
+        << cut.err;
+    EXPECT_EQ(cut.err.find("more samples"), std::string::npos) << cut.err;
+  }
 }
 
 }  // namespace

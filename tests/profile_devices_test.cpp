@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "scratch_folder.h"
@@ -93,6 +94,25 @@ TEST_P(ProfileOn, HasItsMemoryAfterEveryArrayThatComesAndGoes) {
   EXPECT_EQ(memory->levels[2].bytes, first);
   EXPECT_EQ(memory->levels[3].bytes, first - kBytes);
   EXPECT_EQ(memory->peak_bytes, first + kBytes);
+}
+
+// The clock alone waits for the device that worked, whichever is the current one.
+TEST_P(ProfileOn, TimesWithoutTheProfilerWhatRanElsewhere) {
+  if (device_.backend == "pjrt") GTEST_SKIP() << "nothing waits for all runs of a plugin";
+  Tensor x, y;
+  std::optional<DeviceScope> there(GetParam());
+  const auto f = compile([](const Tensor& a) { return matmul(a, a); });
+  x = full({1024, 1024}, 1. / 1024).eval();
+  there.reset();
+  const DeviceScope here("reference");
+  const Profile p = profile(
+      [&] {
+        const DeviceScope scope(GetParam());
+        y = f(x);
+      },
+      {.steps = 2, .warm_up = 1, .profile = {.roof = false}});
+  EXPECT_EQ(p.device, device_.to_string());
+  EXPECT_GT(p.plain_seconds, .25 * p.busy_seconds);
 }
 
 std::string device_suffix(const testing::TestParamInfo<const char*>& info) {

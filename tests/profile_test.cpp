@@ -763,15 +763,42 @@ TEST_F(ProfileOfAProgram, ATrainingThatThrowsEndsItsRecording) {
   EXPECT_EQ(seen, 1);
 }
 
-TEST(PlainTime, IsTheMedianOfAsManyAsItsLengthAllows) {
-  const auto measured = [](std::vector<double> times) {
+// In turns; what takes long is run less often.
+TEST(ProfileAgainstPlain, IsOfMedians) {
+  const auto measured = [](std::vector<std::pair<double, double>> times) {  // of two steps, recorded and not
     std::size_t count = 0;
-    const double seconds = profiling::plain_seconds([&] { return times.at(count++); });
-    return std::pair(seconds, count);
+    const Profile p = profiling::compared(
+        2,
+        [&] {
+          Profile one;
+          one.seconds = times.at(count).first;
+          one.steps = 2;
+          return one;
+        },
+        [&](const Profile&) { return times.at(count++).second; });
+    return std::tuple(p.seconds, p.plain_seconds, count);
   };
-  EXPECT_EQ(measured({0.03, 0.01, 0.02, 0.9, 0.01}), std::pair(0.02, std::size_t{5}));
-  EXPECT_EQ(measured({5, 0.01, 0.02}), std::pair(0.02, std::size_t{3}));
-  EXPECT_EQ(measured({30}), std::pair(30., std::size_t{1}));
+  EXPECT_EQ(measured({{.05, .03}, {.9, .01}, {.02, .02}, {.03, .04}}), std::tuple(.05, .02, std::size_t{3}));
+  EXPECT_EQ(measured({{5, 4}, {.2, .9}, {.3, .2}}),
+            std::tuple(5., 4., std::size_t{2}));  // ten seconds have gone by
+  EXPECT_EQ(measured({{30, 20}}), std::tuple(30., 20., std::size_t{1}));
+  // Ended early, the last recording is not whole.
+  EXPECT_EQ(measured({{3, 0}}), std::tuple(3., 0., std::size_t{1}));
+  EXPECT_EQ(measured({{.05, .03}, {.01, 0}}), std::tuple(.05, .03, std::size_t{2}));
+}
+
+TEST(ProfileAgainstPlain, IsOfTheStepsThatWereRecorded) {
+  const Profile p = profiling::compared(
+      10,
+      [] {
+        Profile one;
+        one.seconds = 3;
+        one.steps = 4;  // and six for which there was no room
+        return one;
+      },
+      [](const Profile&) { return 5.; });
+  EXPECT_DOUBLE_EQ(p.plain_seconds, 2);
+  EXPECT_DOUBLE_EQ(p.slowdown(), 1.5);
 }
 
 TEST(Roof, IsTheSlowerOfMemoryAndArithmetic) {

@@ -177,8 +177,8 @@ struct ProfileRunOptions {
   ProfileOptions profile{};
 };
 // What `f` leaves unevaluated does not run: it ends with eval() or reads a value, unless it calls what
-// compile() gave. Runs `f` warm_up times, `steps` times by the clock alone, up to five times over, warm_up
-// times again, as recording makes programs ready anew, and `steps` times recorded.
+// compile() gave. Runs `f` warm_up times; then, up to three times over, warm_up times again, as recording
+// makes programs ready anew, `steps` times recorded, and as often without. Medians count.
 [[nodiscard]] SYSTOLE_API Profile profile(const std::function<void()>& f,
                                           const ProfileRunOptions& options = {});
 

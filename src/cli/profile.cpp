@@ -1,10 +1,13 @@
 // systole profile: where the time of a training, a model, a graph or a workload of the benchmarks goes.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -15,6 +18,7 @@
 
 #include "base/file.h"
 #include "cli/bench/prepared.h"
+#include "cli/bench/timing.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
 #include "cli/sizes.h"
@@ -26,7 +30,9 @@
 #include "cli/train/settings.h"
 #include "cli/train/value.h"
 #include "data/counter_hash.h"
+#include "profile/page.h"
 #include "profile/plain.h"
+#include "profile/summary.h"
 #include "systole/base/error.h"
 #include "systole/ir/text.h"
 #include "systole/profile.h"
@@ -34,6 +40,7 @@
 #include "systole/tensor/kernels.h"
 #include "systole/tensor/random.h"
 #include "systole/train/trainer.h"
+#include "train/interrupt.h"
 
 namespace systole::cli {
 
@@ -54,6 +61,8 @@ constexpr std::int64_t kReady = 6;
 
 constexpr std::int64_t kMostSteps = 1'000'000;
 
+constexpr int kInterrupted = 130;  // as a shell tells of a command that Ctrl-C ended
+
 // Work that is done over and over: `run(n)` makes n calls of `steps` steps each.
 struct Work {
   std::string title;
@@ -61,26 +70,95 @@ struct Work {
   std::int64_t steps = 1;
 };
 
-Profile profile_of(const Work& work, const Options& options) {
+// What was recorded, which Ctrl-C may have cut short.
+struct Made {
+  Profile profile;
+  bool interrupted = false;
+};
+
+// A line on stderr for a person who waits.
+class Progress {
+ public:
+  Progress() = default;
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(const std::string& text) {
+    constexpr std::chrono::milliseconds kEvery(100);
+    const auto now = std::chrono::steady_clock::now();
+    if (!is_terminal_ || (shown_ && now - last_ < kEvery)) return;
+    last_ = now;
+    fmt::print(stderr, "\r\x1b[K{}", text);
+    shown_ = true;
+  }
+
+ private:
+  const bool is_terminal_ = ::isatty(STDERR_FILENO) != 0;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_;
+};
+
+// Runs work by pieces, between which a person is heard and told of it.
+class Pieces {
+ public:
+  explicit Pieces(const Work& work) : work_(work) {}
+
+  bool interrupted() const { return interrupt_.requested(); }
+
+  // Until programs are compiled; from then on a piece has the length of a short wait.
+  void begin(std::int64_t calls) {
+    constexpr double kPiece = 0.25;  // seconds
+    run(kReady, "compiling");
+    const double seconds = run(std::max<std::int64_t>(1, calls - kReady), "warming up");
+    size_ =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(kPiece * static_cast<double>(done_) / seconds));
+  }
+
+  // The seconds of so many calls, or of those before it was interrupted.
+  double run(std::int64_t calls, const char* doing, const std::function<void(std::int64_t)>& each = {}) {
+    const auto begin = Clock::now();
+    for (done_ = 0; done_ < calls && !interrupted();) {
+      const std::int64_t piece = std::min(size_, calls - done_);
+      work_.run(piece);
+      done_ += piece;
+      if (each) each(piece);
+      progress_.show(fmt::format("{}: {} of {} steps", doing, done_ * work_.steps, calls * work_.steps));
+    }
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const Work& work_;
+  const training::InterruptScope interrupt_{true};
+  Progress progress_;
+  std::int64_t size_ = kReady, done_ = 0;
+};
+
+Made profile_of(const Work& work, const Options& options) {
   const std::int64_t calls = std::max<std::int64_t>(1, (options.steps + work.steps - 1) / work.steps);
-  const auto run = [&](std::int64_t n) {
-    work.run(n);
-    synchronize(current_device());
+  Pieces pieces(work);
+  pieces.begin(options.skip / work.steps);
+  const auto record = [&] {
+    Profiler profiler({.title = work.title, .roof = false});
+    pieces.run(kReady, "making ready");
+    profiler.restart();
+    pieces.run(calls, "recording", [&](std::int64_t piece) {
+      for (std::int64_t i = 0; i < piece * work.steps; ++i) profiler.step();
+    });
+    return profiler.stop();
   };
-  run(std::max(kReady, options.skip / work.steps));
-  const double plain = profiling::plain_seconds([&] {
-    const auto begin = std::chrono::steady_clock::now();
-    run(calls);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  });
-  Profiler profiler({.title = work.title, .roof = !options.no_roof});
-  work.run(kReady);
-  profiler.restart();
-  work.run(calls);
-  for (std::int64_t i = 0; i < calls * work.steps; ++i) profiler.step();
-  Profile made = profiler.stop();
-  made.plain_seconds = plain;
-  return made;
+  const auto plain = [&](const Profile& recorded) {
+    pieces.run(kReady, "making ready");
+    profiling::wait_for_devices(recorded);
+    const double seconds = pieces.run(calls, "without the profiler");
+    return pieces.interrupted() ? 0 : seconds;
+  };
+  Profile made = profiling::compared(calls * work.steps, record, plain);
+  if (!options.no_roof && made.steps > 0) profiling::measure_roofs(made);
+  return {std::move(made), pieces.interrupted()};
 }
 
 // Numbers that any dtype has: indices of small tables, floats between -1 and 1.
@@ -163,7 +241,9 @@ std::optional<bench::Workload> workload_of(const Options& options) {
 }
 
 Work benchmark(const bench::Workload& work, const Options& options) {
-  const bool many = options.many && work.kind == bench::Workload::Kind::train;
+  if (options.many && work.kind != bench::Workload::Kind::train)
+    throw UsageError(fmt::format("--many is for workloads that train, which {} does not", work.name));
+  const bool many = options.many;
   auto prepared = std::make_shared<bench::Prepared>(
       bench::prepare(work, std::string(many ? bench::kManySteps : bench::kOneStep)));
   return {fmt::format("{} {}, batch {}, {}{}", work.name, work.model, work.batch, work.dtype,
@@ -195,7 +275,21 @@ TrainingData random_data(const BuiltModel& model, const Settings& settings, std:
   return data;
 }
 
-Profile profile_training(const Options& options, Settings settings) {
+// A launch of more steps than are wanted is made one of those. False: Ctrl-C came before it was known.
+bool shorten_launches(training::Trainer& trainer, const data::Source& train, training::FitOptions& fit,
+                      std::int64_t steps) {
+  std::int64_t size = 0;
+  training::FitOptions first = fit;
+  first.callbacks = {training::on_steps_end([&](training::Run& run) {
+    size = run.step();
+    run.stop("its first launch is known");
+  })};
+  const training::FitResult result = trainer.fit(train, first);
+  if (size > steps) fit.steps_per_call = steps;
+  return !result.interrupted;
+}
+
+Made profile_training(const Options& options, Settings settings) {
   if (options.batch > 0) settings.train.batch = options.batch;
   random::seed(static_cast<std::uint64_t>(settings.train.seed));
   TrainingData data;
@@ -216,24 +310,34 @@ Profile profile_training(const Options& options, Settings settings) {
   fit.validation = {};
   fit.validation_split = 0;
   fit.verbose = 0;
-  Profile made;
+  const bool was_cut = fit.steps_per_call == 0 && !shorten_launches(trainer, data.train, fit, options.steps);
+  Made made;
   bool is_made = false;
-  fit.callbacks = {training::profile_steps(
-      {.folder = {},
-       .skip = options.skip,
-       .steps = options.steps,
-       .stop = true,
-       .done =
-           [&](const Profile& profile) {
-             made = profile;
-             is_made = true;
-           },
-       .profile = {.title = fmt::format("{} on {}, batch {}", model.name, data.kind, settings.train.batch),
-                   .roof = !options.no_roof}})};
+  Progress progress;
+  const auto begin = std::chrono::steady_clock::now();
+  fit.callbacks = {training::on_steps_end([&](training::Run& run) {
+                     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+                     progress.show(fmt::format("{} steps to warm up, time and record {}: {:.0f} s",
+                                               run.step(), options.steps, passed.count()));
+                   }),
+                   training::profile_steps({.folder = {},
+                                            .skip = options.skip,
+                                            .steps = options.steps,
+                                            .stop = true,
+                                            .done =
+                                                [&](const Profile& profile) {
+                                                  made.profile = profile;
+                                                  is_made = true;
+                                                },
+                                            .profile = {.title = fmt::format("{} on {}, batch {}", model.name,
+                                                                             data.kind, settings.train.batch),
+                                                        .roof = !options.no_roof}})};
+  if (was_cut) return {{}, true};
   const training::FitResult result = trainer.fit(data.train, fit);
-  if (!is_made)
+  made.interrupted = result.interrupted;
+  if (!is_made && !made.interrupted)
     throw Error(ErrorKind::kUnsupported, "profile", "the training ended before it was recorded",
-                "more samples", result.interrupted ? "interrupted" : result.stopped);
+                "more samples", result.stopped);
   return made;
 }
 
@@ -262,7 +366,7 @@ Table settings_table(const Options& options) {
   return given;
 }
 
-Profile make_profile(const Options& options) {
+Made make_profile(const Options& options) {
   const auto with_device = [&](const std::string& device, const auto& work) {
     const DeviceScope scope(device.empty() ? "auto" : device);
     return work();
@@ -304,31 +408,70 @@ void refuse_unused(const Options& options) {
   refuse(options.batch > 0, !is_graph, "--batch", "anything but a graph, which has --size");
 }
 
+// Made before the work is done, and never that of something else.
+void open_folder(const fs::path& folder) {
+  profiling::make_folder(folder);
+  const fs::path page = folder / "index.html";
+  if (fs::exists(page) && read_text_file(page.string()).find(profiling::kPageMark) == std::string::npos)
+    throw Error(ErrorKind::kInvalidArgument, page.string(),
+                "it was not written by systole profile and would be overwritten", "another --out");
+}
+
+void warn_of_others(const bench::ForeignLoad& load) {
+  constexpr double kMuch = 5;  // percent
+  const std::optional<double> foreign = load.percent();
+  if (foreign && *foreign > kMuch)
+    fmt::print(
+        stderr,
+        "other programs had {:.0f} % of the processors meanwhile: times, the roof and what the profiler "
+        "costs vary by it\n",
+        *foreign);
+}
+
 int run(const Options& options) {
   if (options.what.empty() == options.model.empty())
     throw UsageError(options.what.empty() ? "nothing says what to profile: give a run, a file or --model"
                                           : "give either a run or file, or --model");
   refuse_unused(options);
-  const Profile made = make_profile(options);
   const std::string out = !options.out.empty()   ? options.out
                           : is_run(options.what) ? (fs::path(options.what) / "profile").string()
                                                  : "profile";
-  made.save(out);
-  if (options.json) {
-    put(made.json() + "\n");
-    return 0;
+  open_folder(out);
+  const bench::ForeignLoad load;
+  const Made made = make_profile(options);
+  if (made.profile.steps == 0 && made.interrupted) {
+    fmt::print(stderr, "interrupted before a step was recorded\n");
+    return kInterrupted;
   }
-  put(made.table(static_cast<std::size_t>(options.rows)));
-  put(fmt::format("wrote {0}/index.html to look at, {0}/trace.json for ui.perfetto.dev, {0}/profile.json\n",
-                  out));
-  return 0;
+  // The table first: the disk may be full.
+  put(options.json ? made.profile.json() + "\n" : made.profile.table(static_cast<std::size_t>(options.rows)));
+  flush_output();
+  if (!made.profile.device.starts_with("cuda") && !made.profile.device.starts_with("tpu"))
+    warn_of_others(load);
+  if (made.interrupted) fmt::print(stderr, "interrupted after {} steps\n", made.profile.steps);
+  made.profile.save(out);
+  if (!options.json)
+    put(fmt::format("wrote {0}/index.html to look at, {0}/trace.json for ui.perfetto.dev, {0}/profile.json\n",
+                    out));
+  return made.interrupted ? kInterrupted : 0;
 }
 
 }  // namespace
 
 Action add_profile(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  const auto positive = [] { return CLI::Validator(CLI::PositiveNumber).description(""); };
+  const auto whole = [](std::int64_t least) {
+    return CLI::Validator(
+        [least](const std::string& text) {
+          std::int64_t number = 0;
+          const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+          return error == std::errc() && end == text.data() + text.size() && number >= least &&
+                         number <= kMostSteps
+                     ? std::string()
+                     : fmt::format("{} is not a whole number from {} to {}", text, least, kMostSteps);
+        },
+        "");
+  };
   app.add_option(
          "WHAT", options->what,
          "a run's folder or a .toml: its training; a .safetensors or .sir: run forwards; or a workload of "
@@ -341,15 +484,15 @@ Action add_profile(CLI::App& app) {
       ->type_name("NAME");
   app.add_option("--steps", options->steps, "how many are recorded, rounded up to launches or epochs")
       ->type_name("NUMBER")
-      ->check(CLI::Validator(CLI::Range(std::int64_t{1}, kMostSteps)).description(""))
+      ->check(whole(1))
       ->capture_default_str();
   app.add_option("--skip", options->skip, "steps before that do not count")
       ->type_name("NUMBER")
-      ->check(CLI::Validator(CLI::Range(std::int64_t{0}, kMostSteps)).description(""))
+      ->check(whole(0))
       ->capture_default_str();
   app.add_option("--batch", options->batch, "samples of a step; else the run's own")
       ->type_name("NUMBER")
-      ->check(positive());
+      ->check(whole(1));
   app.add_option("--size", options->sizes, "the value of a symbolic size of a graph, e.g. N=32")
       ->type_name("NAME=NUMBER")
       ->allow_extra_args(false);
@@ -364,7 +507,7 @@ Action add_profile(CLI::App& app) {
   app.add_flag("--no-roof", options->no_roof, "do not measure what the device can do at most");
   app.add_option("--rows", options->rows, "of the table")
       ->type_name("NUMBER")
-      ->check(positive())
+      ->check(whole(1))
       ->capture_default_str();
   app.add_flag("--json", options->json, "print profile.json instead of the table");
   app.add_option("-o,--out", options->out, "the folder to write to; else RUN/profile or profile")

@@ -11,6 +11,7 @@
 namespace systole::profiling {
 
 extern const std::string_view kPage;
-inline constexpr std::string_view kPlace = "/*PROFILE*/null";  // once in kPage
+inline constexpr std::string_view kPageMark = "<!-- The page of a profile:";  // tells it from others'
+inline constexpr std::string_view kPlace = "/*PROFILE*/null";                 // once in kPage
 
 }  // namespace systole::profiling

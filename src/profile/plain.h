@@ -1,11 +1,13 @@
 #pragma once
 
-// What a program takes without the profiler: several times by the clock, of which the median counts, as one
-// alone may have met anything.
+// A program with the profiler and without it, in turns: several times of each by the clock, of which the
+// median counts, as one alone may have met anything, and what else the machine does changes meanwhile.
 
 #include <algorithm>
 #include <functional>
 #include <vector>
+
+#include "systole/profile.h"
 
 namespace systole::profiling {
 
@@ -15,15 +17,13 @@ inline double median(std::vector<double> all) {
   return *middle;
 }
 
-// `run` runs it and returns the seconds. What takes long varies little, and is run less often.
-inline double plain_seconds(const std::function<double()>& run) {
-  constexpr std::size_t kMost = 5, kFew = 3;
-  constexpr double kShort = 1, kLong = 10;  // seconds in all
-  std::vector<double> all;
-  double sum = 0;
-  while (all.empty() || (all.size() < kMost && sum < (all.size() < kFew ? kLong : kShort)))
-    sum += all.emplace_back(run());
-  return median(all);
-}
+// `record` records it, `plain` runs as many steps as were asked for, waits for the devices of that recording
+// and returns the seconds, or 0 where it was ended early, which ends all. What takes long varies little, and
+// is run less often. The recording of median length, with plain_seconds.
+Profile compared(std::int64_t steps, const std::function<Profile()>& record,
+                 const std::function<double(const Profile&)>& plain);
+
+// Until the devices that worked have done so.
+void wait_for_devices(const Profile& profile);
 
 }  // namespace systole::profiling

@@ -29,13 +29,6 @@ void wait_for_devices() {
   }
 }
 
-double seconds_of(const std::function<void()>& f, std::int64_t steps) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (std::int64_t i = 0; i < steps; ++i) f();
-  wait_for_devices();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 }  // namespace
 
 namespace profiling {
@@ -117,17 +110,33 @@ Profile profile(const std::function<void()>& f, const ProfileRunOptions& options
   if (options.steps < 1 || options.warm_up < 0)
     throw Error(ErrorKind::kInvalidArgument, "profile", "the number of steps", "steps from 1, warm_up from 0",
                 std::to_string(options.steps < 1 ? options.steps : options.warm_up));
-  seconds_of(f, options.warm_up);
-  const double plain = profiling::plain_seconds([&] { return seconds_of(f, options.steps); });
-  Profiler profiler(options.profile);
-  for (std::int64_t i = 0; i < options.warm_up; ++i) f();  // made ready for the recording anew
-  profiler.restart();
-  for (std::int64_t i = 0; i < options.steps; ++i) {
-    f();
-    profiler.step();
-  }
-  Profile made = profiler.stop();
-  made.plain_seconds = plain * static_cast<double>(made.steps) / static_cast<double>(options.steps);
+  const auto run = [&](std::int64_t times) {
+    for (std::int64_t i = 0; i < times; ++i) f();
+  };
+  run(options.warm_up);
+  ProfileOptions recording = options.profile;
+  recording.roof = false;  // of the one that counts
+  const auto record = [&] {
+    Profiler profiler(recording);
+    run(options.warm_up);  // made ready for the recording anew
+    profiler.restart();
+    for (std::int64_t i = 0; i < options.steps; ++i) {
+      f();
+      profiler.step();
+    }
+    return profiler.stop();
+  };
+  // By the devices that it ran on, which need not be the current one.
+  const auto plain = [&](const Profile& recorded) {
+    run(options.warm_up);
+    profiling::wait_for_devices(recorded);
+    const auto begin = std::chrono::steady_clock::now();
+    run(options.steps);
+    profiling::wait_for_devices(recorded);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  Profile made = profiling::compared(options.steps, record, plain);
+  if (options.profile.roof) profiling::measure_roofs(made);
   return made;
 }
 

@@ -1,12 +1,14 @@
 // A Profile as JSON, as a trace and as a page.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/file.h"
@@ -259,6 +261,17 @@ void write_text(const std::filesystem::path& file, const std::string& text) {
 
 }  // namespace
 
+void profiling::make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && !std::filesystem::is_directory(folder))
+    error = std::make_error_code(std::errc::not_a_directory);
+  if (error)
+    throw Error(ErrorKind::kIo, folder.string(), fmt::format("cannot make the folder: {}", error.message()));
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    throw Error(ErrorKind::kIo, folder.string(), "the folder cannot be written to");
+}
+
 std::string Profile::json() const { return json_of(*this, false); }
 
 void Profile::save_trace(const std::filesystem::path& file) const {
@@ -281,10 +294,7 @@ void Profile::save_page(const std::filesystem::path& file) const {
 }
 
 void Profile::save(const std::filesystem::path& folder) const {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
-    throw Error(ErrorKind::kIo, folder.string(), fmt::format("cannot make the folder: {}", error.message()));
+  profiling::make_folder(folder);
   save_page(folder / "index.html");
   save_trace(folder / "trace.json");
   write_text(folder / "profile.json", json() + "\n");

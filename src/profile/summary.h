@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,9 @@ void place_under(const Roof& roof, Profile& profile);
 
 // Of the devices that did much.
 void measure_roofs(Profile& profile);
+
+// A folder for its files; throws kIo where none can be written.
+void make_folder(const std::filesystem::path& folder);
 
 // By begin.
 std::vector<Profile::Span> first_spans(const timeline::Collected& collected, std::size_t most);

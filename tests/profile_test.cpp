@@ -733,6 +733,51 @@ TEST_F(ProfileOfAProgram, ATrainingThatIsShortIsRecordedAsFarAsItGoes) {
   EXPECT_GT(seen.plain_seconds, 0);
 }
 
+// What is wrong with the profile is told before the training, or does not end it.
+TEST_F(ProfileOfAProgram, ATrainingDoesNotEndForItsProfile) {
+  EXPECT_THROW(training::profile_steps({.profile = {.most_events = 0}}), Error);
+  const Points data = points(64);
+  Net net = seeded_net();
+  training::Trainer trainer(net, optim::Adam(net), {.loss = "cross_entropy"});
+  int seen = 0;
+  const auto fit = [&](const fs::path& folder, bool stop,
+                       const std::vector<training::CallbackRef>& more = {}) {
+    training::FitOptions options{
+        .epochs = 12,
+        .batch = 8,
+        .verbose = 0,
+        .callbacks = {training::profile_steps({.folder = folder,
+                                               .skip = 0,
+                                               .steps = 2,
+                                               .stop = stop,
+                                               .done = [&](const Profile&) { ++seen; },
+                                               .profile = {.roof = false}})},
+        .steps_per_call = 1};
+    options.callbacks.insert(options.callbacks.end(), more.begin(), more.end());
+    return trainer.fit(data::arrays(data.x, data.y), options);
+  };
+  std::ofstream(folder_ / "file") << "mine";
+  for (const fs::path& folder : {folder_ / "file", folder_ / "file" / "profile", fs::path("/proc/x")})
+    EXPECT_THROW(fit(folder, false), Error);
+  {
+    Profiler other({.roof = false});
+    EXPECT_EQ(fit({}, false).epochs(), 12U);
+    EXPECT_NE(fit({}, true).stopped.find("another one records already"), std::string::npos);
+    EXPECT_NO_THROW(static_cast<void>(other.stop()));
+  }
+  EXPECT_EQ(seen, 0);
+  // The folder goes in mid-run.
+  const fs::path folder = folder_ / "gone";
+  EXPECT_EQ(fit(folder, false, {training::on_steps_end([&](training::Run&) {
+                  if (!fs::is_directory(folder)) return;
+                  fs::remove_all(folder);
+                  std::ofstream(folder) << "in the way";
+                })})
+                .epochs(),
+            12U);
+  EXPECT_EQ(seen, 1);
+}
+
 // The callback outlives the training, the recording does not.
 TEST_F(ProfileOfAProgram, ATrainingThatThrowsEndsItsRecording) {
   const Points data = points(256);

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "profile/plain.h"
+#include "profile/summary.h"
 #include "systole/base/error.h"
 #include "systole/tensor.h"
 #include "systole/tensor/kernels.h"
@@ -55,10 +57,15 @@ class ProfileSteps final : public Callback {
       throw Error(ErrorKind::kInvalidArgument, "profile_steps", "the number of steps",
                   "steps from 1, skip from 0",
                   std::to_string(options_.steps < 1 ? options_.steps : options_.skip));
+    if (options_.profile.most_events < 1)
+      throw Error(ErrorKind::kInvalidArgument, "profile_steps: most_events", "no room for any", "1 or more",
+                  std::to_string(options_.profile.most_events));
   }
   std::string name() const override { return "profile_steps"; }
 
+  // A folder that cannot be is told before the training has taken its time.
   void begin(Run& run) override {
+    if (!options_.folder.empty()) profiling::make_folder(options_.folder);
     state_ = State::skipping;
     profiler_.reset();
     window_.reset();
@@ -158,19 +165,41 @@ class ProfileSteps final : public Callback {
     parts_.push_back(seconds / static_cast<double>(run.step() - window_->first));
     window_.reset();
     if (std::ssize(parts_) < kParts) return;
-    profiler_.emplace(options_.profile);
+    try {
+      profiler_.emplace(options_.profile);
+    } catch (const Error& error) {  // another one records
+      return give_up(run, error);
+    }
     warm_launches_ = warm_epochs_ = 0;
     state_ = State::preparing;
   }
 
+  // The training is what matters.
+  void give_up(Run& run, const Error& error) {
+    const std::string words = fmt::format("profile_steps: {}", error.what());
+    run.say(words);
+    log(LogLevel::warn, words);
+    if (options_.stop) run.stop(words);
+    abandon();
+  }
+
   void finish(Run& run) {
-    Profile made = profiler_->stop();
+    Profile made;
+    try {
+      made = profiler_->stop();
+    } catch (const Error& error) {
+      return give_up(run, error);
+    }
     profiler_.reset();
     window_.reset();
     state_ = State::done;
     made.plain_seconds = profiling::median(parts_) * static_cast<double>(made.steps);
-    if (!options_.folder.empty()) made.save(options_.folder);
     run.say(made.table(10));
+    if (!options_.folder.empty()) try {
+        made.save(options_.folder);
+      } catch (const Error& error) {  // a disk that is full
+        give_up(run, error);
+      }
     if (options_.done) options_.done(made);
     if (options_.stop) run.stop("the profile is done");
   }

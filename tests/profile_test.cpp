@@ -394,6 +394,61 @@ TEST(ProfileSummary, EndsWhereEventsFindNoRoom) {
   EXPECT_NE(none.find("what ran on a device found no room"), std::string::npos) << none;
 }
 
+// The time between a loop's steps is the host's, and what the profiler costs: however long, no work comes
+// after it.
+TEST(ProfileSummary, LoopsComeLast) {
+  for (const char* kind : {"scan", "while", "cond"}) {
+    const std::string loop = std::string(R"({"kind":")") + kind + R"(","bytes":4000,"flops":100})";
+    const Profile p =
+        Events(0, 100)
+            .add("main", "run", "run", 0, 90, R"({"device":"cpu"})")
+            .add("main", "step", "k0", 0, 90, loop)
+            .add("main", "step", "k1 add", 10, 20,
+                 R"({"kind":"map","ran":"generated","bytes":9000,"flops":2})")
+            .add("main", "step", "k2 mine", 20, 22, R"({"kind":"special","bytes":0,"flops":0})")
+            .profile({.device = "cpu", .bytes_per_second = 1e9, .products = {{DType::f32, false, 1e12}}});
+    ASSERT_EQ(p.rows.size(), 3U);
+    EXPECT_EQ(p.rows[0].name, "k2 mine");
+    EXPECT_EQ(p.rows[1].name, "k1 add");
+    EXPECT_EQ(p.rows[2].name, "k0");
+    EXPECT_NEAR(p.rows[2].seconds, 78e-6, 1e-12);
+    EXPECT_EQ(p.rows[2].bytes + p.rows[2].flops, 0);
+    EXPECT_NE(p.table().find("host    k0"), std::string::npos) << p.table();
+  }
+}
+
+// Two threads at work at once: shares are of the work, not of the clock.
+TEST(ProfileSummary, SharesAddUpToTheWhole) {
+  const Profile p = Events(0, 100)
+                        .add("main", "run", "run main", 0, 60, R"({"device":"cpu"})")
+                        .add("main", "step", "k0 add", 0, 60, R"({"kind":"map","bytes":10,"flops":5})")
+                        .add("worker 3", "run", "run main", 0, 20, R"({"device":"cpu"})")
+                        .add("worker 3", "step", "k1 mul", 0, 20, R"({"kind":"map","bytes":10,"flops":5})")
+                        .profile();
+  EXPECT_NEAR(p.busy_seconds, 60e-6, 1e-12);
+  EXPECT_NEAR(p.devices.at(0).seconds, 80e-6, 1e-12);
+  const std::string table = p.table();
+  EXPECT_NE(table.find(" 75.0% "), std::string::npos) << table;
+  EXPECT_NE(table.find(" 25.0% "), std::string::npos) << table;
+}
+
+TEST(ProfileTable, HasTimesNoWiderThanTheirColumn) {
+  const auto table = [](double nanoseconds) {
+    Profile p;
+    p.device = "cpu";
+    p.steps = 1;
+    p.devices = {{.device = "cpu", .seconds = 1e6}};
+    p.rows = {{.name = "k0", .device = "cpu", .calls = 1, .seconds = nanoseconds * 1e-9}};
+    return p.table();
+  };
+  const std::pair<double, const char*> times[] = {{.016, "  0.02 ns"},    {5.16, "  5.16 ns"},
+                                                  {999.7, "     1 µs"},   {12'340, "  12.3 µs"},
+                                                  {999'700, "     1 ms"}, {1.2e9, "    1.2 s"}};
+  for (const auto& [nanoseconds, words] : times)
+    EXPECT_NE(table(nanoseconds).find(std::string("        – ") + words + "   0.0%"), std::string::npos)
+        << table(nanoseconds);
+}
+
 TEST(ProfileSummary, OfNothingIsEmptyAndSaysSo) {
   const Profile p = Events(0, 10).profile();
   EXPECT_TRUE(p.rows.empty());

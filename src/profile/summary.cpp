@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "profile/words.h"
 #include "profile/work.h"
 
 namespace systole {
@@ -84,9 +85,9 @@ class Summary {
       const Facts& f = reading_.facts(*event);
       const std::string kind = reading_.kind(*event);
       const bool is_move = !f.text("work").empty() && (kind == "copy" || kind == "memset");  // the driver's
-      const bool is_loop = kind == "scan" || kind == "loop" || kind == "branch";  // the work is in its steps
-      const std::string ran = is_move ? f.text("work") : is_loop || kind == "copy" ? "" : f.text("ran");
-      const std::int64_t bytes = is_move || is_loop ? 0 : f.number("bytes");
+      const bool holds_steps = is_loop(kind);
+      const std::string ran = is_move ? f.text("work") : holds_steps || kind == "copy" ? "" : f.text("ran");
+      const std::int64_t bytes = is_move || holds_steps ? 0 : f.number("bytes");
       Profile::Row& row =
           all[{is_move, text(event->name), kind, ran, bytes, f.number("flops"), f.text("dtype")}];
       row.name = text(event->name);
@@ -94,7 +95,7 @@ class Summary {
       row.ran = ran;
       row.device = work.device;
       row.seconds += seconds_of(nanoseconds);
-      row.flops = f.number("flops");
+      row.flops = holds_steps ? 0 : f.number("flops");
       row.tf32 = f.text("math") == "tf32";
       if (const std::optional<DType> dtype = parse_dtype(f.text("dtype"))) row.dtype = *dtype;
       if (row.calls == 0) row.declined = lines_of(f.text("declined"));
@@ -258,8 +259,10 @@ void place_under(const Roof& roof, Profile& profile) {
   const std::string& device = roof.device.empty() ? profile.device : roof.device;
   if (device == profile.device) profile.roof = roof;
   std::map<std::string, std::size_t> order;
+  std::map<std::string, std::string> sources;
   for (Profile::Device& each : profile.devices) {
     order.emplace(each.device, order.size());
+    sources.emplace(each.device, each.source);
     if (each.device == device) each.roof = roof;
   }
   for (Profile::Row& row : profile.rows) {
@@ -272,10 +275,11 @@ void place_under(const Roof& roof, Profile& profile) {
     const double bytes = static_cast<double>(row.bytes) * (is_on_device ? 2 : 1);
     row.least_seconds = roof.least_seconds(bytes, static_cast<double>(row.flops), row.dtype, row.tf32);
   }
-  // What nothing is known of may all be lost.
+  // What nothing is known of may all be lost, but what lies between steps is no work of the device.
   const auto key = [&](const Profile::Row& row) {
-    return std::tuple(order[row.device], -(row.least_seconds > 0 ? row.lost_seconds() : row.seconds),
-                      -row.seconds);
+    const bool is_between = is_loop(row.kind) && sources[row.device] == "timers";
+    const double lost = row.least_seconds > 0 ? row.lost_seconds() : is_between ? 0 : row.seconds;
+    return std::tuple(order[row.device], is_between, -lost, -row.seconds);
   };
   std::stable_sort(profile.rows.begin(), profile.rows.end(),
                    [&](const Profile::Row& a, const Profile::Row& b) { return key(a) < key(b); });

@@ -13,12 +13,15 @@ namespace systole {
 
 namespace {
 
-// "12.3 µs"
+// "12.3 µs"; no wider than its column
 std::string time_text(double seconds) {
+  constexpr double kRounded = .9995;  // to three digits, the next unit
   const double size = std::abs(seconds);
-  if (size == 0) return "0";
-  if (size < 1e-3) return fmt::format("{:.3g} µs", seconds * 1e6);
-  if (size < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
+  if (size < .0005e-9) return "0";
+  if (size < kRounded * 1e-9) return fmt::format("{:.1g} ns", seconds * 1e9);
+  if (size < kRounded * 1e-6) return fmt::format("{:.3g} ns", seconds * 1e9);
+  if (size < kRounded * 1e-3) return fmt::format("{:.3g} µs", seconds * 1e6);
+  if (size < kRounded) return fmt::format("{:.3g} ms", seconds * 1e3);
   return fmt::format("{:.4g} s", seconds);
 }
 
@@ -81,12 +84,13 @@ std::string row_text(const Profile::Row& row, const Profile::Device& device, std
   std::string text =
       fmt::format("{} {} {:>5.1f}% {:>6} {:>8} {:>8} {:>6}  {:<7} {}\n",
                   right(row.least_seconds > 0 ? time_text(row.lost_seconds() / parts) : "–", 9),
-                  right(time_text(row.seconds / parts), 9), percent(row.seconds, device.busy_seconds), calls,
+                  right(time_text(row.seconds / parts), 9), percent(row.seconds, device.seconds), calls,
                   rate_text(row.bytes_per_second(), 1e9), rate_text(row.flops_per_second(), 1e12),
                   row.least_seconds > 0 ? fmt::format("{:.0f}%", 100 * row.share_of_roof()) : "–",
-                  row.least_seconds == 0          ? "–"
-                  : row.memory_bound(device.roof) ? "memory"
-                                                  : "maths",
+                  profiling::is_loop(row.kind) && device.source == "timers" ? "host"
+                  : row.least_seconds == 0                                  ? "–"
+                  : row.memory_bound(device.roof)                           ? "memory"
+                                                                            : "maths",
                   cut(what, 52));
   for (const std::string& reason : row.declined)
     text += fmt::format("{:>22}{}{}\n", "", reason.starts_with("timed") ? "" : "not ", cut(reason, 92));

@@ -187,6 +187,26 @@ TEST_P(Kernels, ASliceIsAPartOfItsArraysMemory) {
   }
 }
 
+// Where the device lets no memory begin, all that overlaps is one copy or is refused.
+TEST_P(Kernels, NothingThatIsWrittenThroughOverlappingSlicesIsLost) {
+  const auto fill = SourceModule(device(), {.portable = R"(
+S_ENTRY fill(S_GLOBAL float* y, S_GLOBAL float* same, int n) { if (S_THREAD < n) y[S_THREAD] = 1 + S_THREAD; })"})
+                        .function("fill");
+  DeviceArray<float> a(device(), {8});
+  fill({.block = {4}})(a.slice(3, 7), a.slice(3, 5), 4);
+  EXPECT_EQ(a.to_host(), (Floats{0, 0, 0, 1, 2, 3, 4, 0}));
+  fill({.block = {4}})(a.slice(3, 5), a.slice(3, 7), 1);
+  EXPECT_EQ(a.to_host(), (Floats{0, 0, 0, 1, 2, 3, 4, 0}));
+  for (const bool is_whole : {true, false}) try {
+      fill({.block = {8}})(is_whole ? a.slice(0, 8) : a.slice(2, 8), a.slice(3, 7), 6);
+      EXPECT_EQ(a.to_host()[5], is_whole ? 6 : 4);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+      EXPECT_TRUE(contains(error.what(), "overlaps another argument's")) << error.what();
+      EXPECT_EQ(device(), "opencl:0");
+    }
+}
+
 // a.slice(0, 2) = b would make the temporary another array, and leave a as it is.
 static_assert(!std::is_assignable_v<DeviceArray<float>, const DeviceArray<float>&>);
 static_assert(!std::is_assignable_v<DeviceArray<float>, DeviceArray<float>>);

@@ -151,16 +151,15 @@ class OpenClKernel final : public runtime::SourceKernel {
     Sizes all;
     for (std::size_t d = 0; d < 3; ++d) all[d] = grid[d] * block[d];
 
-    const std::vector<Part> parts = parts_of(arguments);
+    const Parts parts = parts_of(arguments);
     const std::lock_guard lock(mutex_);  // a kernel holds its arguments until it is queued
     for (std::size_t i = 0; i < arguments.size(); ++i)
-      set(static_cast<cl_uint>(i), arguments[i], parts[i].memory.get());
+      set(static_cast<cl_uint>(i), arguments[i], parts.memory[i].get());
     check(api().clEnqueueNDRangeKernel(device_.queue(), kernel_.get(), 3, nullptr, all.data(), block.data(),
                                        0, nullptr, nullptr),
           fmt::format("{}: clEnqueueNDRangeKernel", where_));
-    for (std::size_t i = 0; i < arguments.size(); ++i)
-      if (parts[i].is_copy && (parameters_[i].is_written || !parameters_[i].kind))
-        device_.copy({parts[i].memory.get(), 0}, place_of(arguments[i].array), arguments[i].array.bytes);
+    for (const Parts::Copy& copy : parts.to_bring_back)
+      device_.copy({copy.memory.get(), 0}, copy.place, copy.bytes);
     device_.flush();
     device_.finish_if_timed();
   }
@@ -168,34 +167,70 @@ class OpenClKernel final : public runtime::SourceKernel {
  private:
   // Kernels take whole memory objects: for what lies inside one, an object that begins there, or a copy where
   // the device lets none begin.
-  struct Part {
-    Memory memory;
-    bool is_copy = false;
+  struct Parts {
+    struct Copy {
+      Memory memory;
+      Place place;
+      std::size_t bytes;
+    };
+    std::vector<Memory> memory;  // by argument; null: what it is a part of
+    std::vector<Copy> to_bring_back;
   };
-  std::vector<Part> parts_of(std::span<const SourceArgument> arguments) const {
-    std::vector<Part> parts(arguments.size());
+  Parts parts_of(std::span<const SourceArgument> arguments) const {
+    Parts parts{std::vector<Memory>(arguments.size()), {}};
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const runtime::BufferPart& array = arguments[i].array;
       const bool is_part = array.buffer != nullptr && array.bytes > 0 &&
                            array.bytes < static_cast<std::size_t>(array.buffer->type().bytes());
-      if (!is_part) continue;
-      const auto is_same = [&](const SourceArgument& x) {
-        return x.array.buffer == array.buffer && x.array.offset == array.offset &&
-               x.array.bytes == array.bytes;
-      };
-      const auto first = static_cast<std::size_t>(std::find_if(arguments.begin(), arguments.end(), is_same) -
-                                                  arguments.begin());
-      if (first < i) {
-        parts[i] = parts[first];
-        continue;
-      }
-      const Place place = place_of(array);
-      parts[i].memory = device_.part(place, array.bytes);
-      if (parts[i].memory != nullptr) continue;
-      parts[i] = {device_.allocate(static_cast<std::int64_t>(array.bytes)), true};
-      device_.copy(place, {parts[i].memory.get(), 0}, array.bytes);
+      if (!is_part || parts.memory[i] != nullptr) continue;
+      parts.memory[i] = device_.part(place_of(array), array.bytes);
+      if (parts.memory[i] == nullptr) copy_part(arguments, i, parts);
     }
     return parts;
+  }
+
+  // A copy of the argument's part of its array. When any of the arguments that share bytes with it, directly
+  // or by others, is written, they are parts of one copy: each would bring back its own otherwise.
+  void copy_part(std::span<const SourceArgument> arguments, std::size_t i, Parts& parts) const {
+    runtime::BufferPart whole = arguments[i].array;
+    std::vector<std::size_t> shared;
+    bool is_written = false;
+    for (bool grows = true; grows;) {
+      grows = false;
+      for (std::size_t k = 0; k < arguments.size(); ++k) {
+        const runtime::BufferPart& other = arguments[k].array;
+        if (other.buffer != whole.buffer || other.bytes == 0 || other.offset >= whole.offset + whole.bytes ||
+            whole.offset >= other.offset + other.bytes ||
+            std::find(shared.begin(), shared.end(), k) != shared.end())
+          continue;
+        const std::size_t end = std::max(whole.offset + whole.bytes, other.offset + other.bytes);
+        whole.offset = std::min(whole.offset, other.offset);
+        whole.bytes = end - whole.offset;
+        is_written = is_written || parameters_[k].is_written || !parameters_[k].kind;
+        shared.push_back(k);
+        grows = true;
+      }
+    }
+    if (!is_written) {
+      shared = {i};
+      whole = arguments[i].array;
+    }
+    const Memory copy = device_.allocate(static_cast<std::int64_t>(whole.bytes));
+    device_.copy(place_of(whole), {copy.get(), 0}, whole.bytes);
+    for (const std::size_t k : shared) {
+      const runtime::BufferPart& own = arguments[k].array;
+      const std::size_t begin = own.offset - whole.offset;
+      parts.memory[k] = own.bytes == whole.bytes ? copy : device_.part({copy.get(), begin}, own.bytes);
+      if (parts.memory[k] == nullptr)
+        throw Error(
+            ErrorKind::kUnsupported, where_,
+            fmt::format("argument {}: its part of an array overlaps another argument's, one of them is "
+                        "written, and this device lets no memory begin there",
+                        k),
+            "parts that begin at one place, or do not overlap",
+            fmt::format("one that begins {} bytes behind another", begin));
+    }
+    if (is_written) parts.to_bring_back.push_back({copy, place_of(whole), whole.bytes});
   }
 
   void check_block(const Size3& asked, const Sizes& block) const {

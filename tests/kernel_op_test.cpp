@@ -187,6 +187,16 @@ TEST_P(KernelOps, AreTrainedThrough) {
   EXPECT_NEAR(b.item<float>(), -1, 0.1);
 }
 
+TEST_P(KernelOps, RunInTheBlocksThatTheirSourceIsFor) {
+  const KernelOp twice({.name = "twice", .sources = {.portable = R"(
+S_KERNEL(64) twice(S_GLOBAL const float* x, S_GLOBAL float* y) {
+  if (S_THREAD < S_COUNT) y[S_THREAD] = 2 * x[S_THREAD] + (S_LANES == 64 ? 0 : 100);
+})"}});
+  const Tensor x = arange(200, DType::f32).to(device());
+  EXPECT_EQ(twice(x).to_vector<float>(), (x * 2).to_vector<float>());
+  EXPECT_EQ(twice(zeros({0}).to(device())).to_vector<float>(), Floats{});
+}
+
 struct Rooted {
   nn::Linear fc{2, 2};
   KernelOp root;

@@ -39,8 +39,9 @@ std::int64_t items_of(const Typedefs& defines) {
   return std::from_chars(found->second.data(), end, items).ptr == end ? items : 0;
 }
 
-// Of grid and block, what is not said is such that there is a thread for each element of result 0.
-Launch launch_of(const ir::KernelAttrs& attrs, const Typedefs& defines) {
+// Of grid and block, what is not said is such that there is a thread for each element of result 0. A block
+// that the kernel is compiled for needs no saying.
+Launch launch_of(const ir::KernelAttrs& attrs, const Typedefs& defines, const std::optional<Size3>& fixed) {
   constexpr std::int64_t kBlock = 256;
   const std::int64_t count = attrs.results[0].shape.count();
   const auto share = [&](const Size3& of) {
@@ -50,7 +51,7 @@ Launch launch_of(const ir::KernelAttrs& attrs, const Typedefs& defines) {
     return count / parts + (count % parts != 0);
   };
   Launch launch{.grid = size_of_list(attrs.grid),
-                .block = attrs.block.empty() ? Size3(kBlock) : size_of_list(attrs.block),
+                .block = attrs.block.empty() ? fixed.value_or(Size3(kBlock)) : size_of_list(attrs.block),
                 .shared_bytes = static_cast<std::size_t>(attrs.shared_bytes)};
   // Without a thread, zeroed results are what they begin as.
   if (defines.contains("S_ZEROED") && defines.contains("S_EMPTY")) {
@@ -63,7 +64,7 @@ Launch launch_of(const ir::KernelAttrs& attrs, const Typedefs& defines) {
   }
   if (attrs.grid.empty())
     launch.grid = share(launch.block);
-  else
+  else if (!fixed)
     launch.block = std::max<std::int64_t>(share(launch.grid), 1);
   if (count == 0) {
     if (std::any_of(attrs.results.begin(), attrs.results.end(),
@@ -129,7 +130,7 @@ std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::
     throw error.within(where);
   }
   const Typedefs defines = source_defines(source);
-  call->launch = launch_of(attrs, defines);
+  call->launch = launch_of(attrs, defines, call->kernel->block());
   call->zeroes = defines.contains("S_ZEROED");
   if (dialect == codegen::Dialect::c) call->launch.shared_bytes = 0;  // the other sources' memory
   check_launch(where, call->launch);

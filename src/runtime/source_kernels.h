@@ -101,6 +101,7 @@ class SourceKernel {
  public:
   virtual ~SourceKernel() = default;
   virtual const std::vector<SourceParameter>& parameters() const = 0;
+  virtual std::optional<Size3> block() const { return std::nullopt; }  // the only one it is compiled for
   // May return before the kernel has run; calls from several threads are safe.
   virtual void launch(const Launch& launch, std::span<const SourceArgument> arguments) const = 0;
 };

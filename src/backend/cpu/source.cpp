@@ -223,6 +223,9 @@ class CpuKernel final : public runtime::SourceKernel {
   }
 
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
+  std::optional<Size3> block() const override {
+    return threads_ > 0 ? std::optional<Size3>(threads_) : std::nullopt;
+  }
 
   void launch(const Launch& launch, std::span<const SourceArgument> arguments) const override {
     const timeline::Span span("kernel", name_, R"({"device":"cpu"})");

@@ -142,6 +142,11 @@ class OpenClKernel final : public runtime::SourceKernel {
   }
 
   const std::vector<SourceParameter>& parameters() const override { return parameters_; }
+  std::optional<Size3> block() const override {
+    if (fixed_[0] == 0) return std::nullopt;
+    const auto n = [&](std::size_t d) { return static_cast<std::int64_t>(fixed_[d]); };
+    return Size3{n(0), n(1), n(2)};
+  }
 
   void launch(const Launch& launch, std::span<const SourceArgument> arguments) const override {
     const timeline::Span span("kernel", name_, details_);

@@ -197,6 +197,25 @@ S_KERNEL(64) twice(S_GLOBAL const float* x, S_GLOBAL float* y) {
   EXPECT_EQ(twice(zeros({0}).to(device())).to_vector<float>(), Floats{});
 }
 
+// The device's own language is what it was given as, whatever words are in it.
+TEST_P(KernelOps, MayNameThePortableWordsInASourceOfTheDevices) {
+  const KernelOp triple({.name = "triple",
+                         .sources = {.opencl = R"(// not S_ENTRY
+__kernel void triple(__global const float* x, __global float* y) {
+  if (get_global_id(0) < S_COUNT) y[get_global_id(0)] = 3 * x[get_global_id(0)];
+})",
+                                     .cuda = R"(// not S_ENTRY
+extern "C" __global__ void triple(const float* x, float* y) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < S_COUNT) y[i] = 3 * x[i];
+})",
+                                     .c = R"(// not S_ENTRY
+void triple(const float* x, float* y, long long begin, long long end) {
+  for (; begin < end; ++begin) y[begin] = 3 * x[begin];
+})"}});
+  EXPECT_EQ(triple(on_device({1, 2}, {2})).to_vector<float>(), (Floats{3, 6}));
+}
+
 struct Rooted {
   nn::Linear fc{2, 2};
   KernelOp root;

@@ -121,15 +121,15 @@ std::shared_ptr<const SourceCall> source_call(const lower::Step& step, codegen::
   }
   auto call = std::make_shared<SourceCall>();
   const std::string& source = source_of(attrs, dialect);
+  const Typedefs defines = source_defines(source);
+  const bool is_portable = is_portable_text(source) && !defines.contains("S_OWN_LANGUAGE");
   const SourceOptions options{.defines = {{"S_COUNT", std::to_string(attrs.results[0].shape.count())}}};
   try {
-    const std::shared_ptr<const SourceProgram> program =
-        build({source, attrs.name, is_portable_text(source)}, options);
+    const std::shared_ptr<const SourceProgram> program = build({source, attrs.name, is_portable}, options);
     call->kernel = kernel_named("its source", *program, attrs.name);
   } catch (const Error& error) {
     throw error.within(where);
   }
-  const Typedefs defines = source_defines(source);
   call->launch = launch_of(attrs, defines, call->kernel->block());
   call->zeroes = defines.contains("S_ZEROED");
   if (dialect == codegen::Dialect::c) call->launch.shared_bytes = 0;  // the other sources' memory

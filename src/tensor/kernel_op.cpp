@@ -112,10 +112,14 @@ ir::KernelAttrs KernelOp::State::attrs_of(const KernelTypes& types) const {
   if (options.zeroed) defines.emplace_back("S_ZEROED", "1");
   std::string head;
   for (const auto& [word, value] : defines) head += fmt::format("#define {} {}\n", word, value);
-  if (!head.empty()) head += fmt::format("#line 1 \"{}\"\n", runtime::source_name({}));
   const auto source = [&](const std::string& own) {
     const std::string& text = own.empty() ? options.sources.portable : own;
-    return text.empty() ? text : head + text;
+    if (text.empty()) return text;
+    // Which of the sources it was is told by its words, unless a text of the device's has them by chance.
+    const bool is_told = own.empty() || !runtime::is_portable_text(own);
+    const std::string before = is_told ? head : head + "#define S_OWN_LANGUAGE 1\n";
+    if (before.empty()) return text;
+    return before + fmt::format("#line 1 \"{}\"\n", runtime::source_name({})) + text;
   };
   attrs.c = source(options.sources.c);
   attrs.cuda = source(options.sources.cuda);

@@ -187,6 +187,18 @@ TEST_P(KernelOps, AreTrainedThrough) {
   EXPECT_NEAR(b.item<float>(), -1, 0.1);
 }
 
+// What is missing is said with the kernel's name.
+TEST_P(KernelOps, WithoutAWayBackOrAGraphSayWhatToGiveThem) {
+  const KernelOp plain({.name = "swish", .sources = swish_sources("float")});
+  const Tensor x = on_device({1, 2}, {2});
+  const std::string back = error_of(ErrorKind::kUnsupported,
+                                    [&] { grad([&](const Tensor& x) { return sum(plain(x)); })(x).eval(); });
+  EXPECT_TRUE(contains(back, "the kernel swish") && contains(back, ".backward or .fallback")) << back;
+  const std::string mapped = error_of(
+      ErrorKind::kUnsupported, [&] { vmap([&](const Tensor& row) { return swish_op()(row); })(x).eval(); });
+  EXPECT_TRUE(contains(mapped, "the kernel swish") && contains(mapped, ".fallback")) << mapped;
+}
+
 TEST_P(KernelOps, RunInTheBlocksThatTheirSourceIsFor) {
   const KernelOp twice({.name = "twice", .sources = {.portable = R"(
 S_KERNEL(64) twice(S_GLOBAL const float* x, S_GLOBAL float* y) {

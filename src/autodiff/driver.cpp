@@ -152,7 +152,9 @@ Cotangents pull_back(const Adjoint& a) {
           if (a.cotangents[i]) out[i] = passed[next++];
         return out;
       }
-      a.refuse("a kernel without a body graph has no gradient of its own");
+      throw Error(ErrorKind::kUnsupported,
+                  fmt::format("gradient of the kernel {}", a.node.as<ir::KernelAttrs>().name),
+                  "a kernel has no gradient of its own", "a KernelOp with .backward or .fallback");
     case ir::OpClass::control:
       if (a.node.op == Op::composite) return composite_rule(a);
   }

@@ -2,6 +2,8 @@
 // different times runs until all have stopped and keeps what a stopped one had; a cond whose examples differ
 // runs both branches.
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <utility>
 
@@ -84,7 +86,9 @@ Values map_cond(const Mapped& m) {
 
 Values map_kernel_call(const Mapped& m) {
   if (m.node.graphs.empty())
-    m.refuse("the kernel is written for one example and has no body graph that could be mapped");
+    throw Error(
+        ErrorKind::kUnsupported, fmt::format("vmap of the kernel {}", m.node.as<ir::KernelAttrs>().name),
+        "it is written for one example and has no graph that could be mapped", "a KernelOp with a .fallback");
   return ir::inline_graph(m.graph, *m.mapper.subgraph(m.node.graphs[0], m.batched, m.results), m.x);
 }
 

@@ -228,6 +228,12 @@ void triple(const float* x, float* y, long long begin, long long end) {
   EXPECT_EQ(triple(on_device({1, 2}, {2})).to_vector<float>(), (Floats{3, 6}));
 }
 
+TEST_P(KernelOps, WithoutElementsHaveNothingThatCouldBeWrong) {
+  gradcheck(swish_op("double"), zeros({0, 4}, DType::f64).to(device()));
+  error_of(ErrorKind::kInvalidArgument,
+           [] { gradcheck([](const Tensor& x) { return x + 1; }, zeros({0}, DType::i32)); });
+}
+
 struct Rooted {
   nn::Linear fc{2, 2};
   KernelOp root;

@@ -91,7 +91,9 @@ void gradcheck(const tree::FlatFunction& fn, const Flat& arguments, std::span<co
   }
   const auto [value, pull] = vjp(fn, arguments);
   const std::vector<Row> rows = rows_of(value.tensors, pull);
-  if (!has_floats || rows.empty())
+  const bool has_result = std::any_of(value.tensors.begin(), value.tensors.end(),
+                                      [](const Tensor& x) { return is_float(x.dtype()); });
+  if (!has_floats || !has_result)
     throw Error(ErrorKind::kInvalidArgument, kName, "there is nothing to differentiate",
                 "a float argument and a float result");
 

@@ -95,6 +95,32 @@ S_ENTRY put(S_GLOBAL float* y, mode m, enum sign s, index_t i, real r, own o) {
   EXPECT_TRUE(contains(words, "argument 5 (own o): a struct is wanted")) << words;
 }
 
+TEST_P(Kernels, MayBeDeclaredBeforeTheyAreDefined) {
+  const SourceModule module(device(), {.portable = R"(
+S_ENTRY put(S_GLOBAL float* y, float k);
+S_ENTRY nothing();
+S_KERNEL(2) two(S_GLOBAL float*);
+S_ENTRY put(S_GLOBAL float* y, float k) { y[S_THREAD] = k; }
+S_ENTRY nothing(void) {}
+S_KERNEL(2) two(S_GLOBAL float* y) { y[S_THREAD] += S_THREAD; })"});
+  DeviceArray<float> y(device(), {2});
+  module.function("put")({.block = {2}})(y, 3);
+  module.function("nothing")({.block = {1}})();
+  module.function("two")({.block = {2}})(y);
+  EXPECT_EQ(y.to_host(), (Floats{3, 4}));
+}
+
+TEST_P(Kernels, ABraceThatLacksIsToldOfTheProgramsLines) {
+  const std::string words = error_of(ErrorKind::kParse, [] {
+    SourceModule(device(),
+                 {.portable = "S_ENTRY f(S_GLOBAL float* y) {\n  if (S_THREAD < 1) {\n    y[0] = 1;\n}\n"});
+  });
+  const std::size_t line = words.find("line ");
+  ASSERT_NE(line, std::string::npos) << words;
+  EXPECT_GE(words[line + 5], '4') << words;
+  EXPECT_FALSE(contains(words, "s_list")) << words;
+}
+
 // What a language lacks stands as an integer of its size.
 TEST_P(Kernels, SmallTypesStandAsTheirBits) {
   const SourceModule module(device(), {.portable = R"(

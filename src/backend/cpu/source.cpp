@@ -81,17 +81,37 @@ std::vector<CpuSignature> kernels_of(const std::string& source, bool is_portable
   return found;
 }
 
-// The portable source with the place of the point as one more parameter; lines stay where they are.
-std::string with_places(std::string source, const std::vector<CpuSignature>& kernels) {
-  for (auto k = kernels.rbegin(); k != kernels.rend(); ++k) {
-    const std::size_t end = k->text.end, open = source.rfind('(', end);
-    if (k->form != Form::point) continue;
-    if (k->text.parameters.empty())
+// The portable source with the place of the point as one more parameter wherever a kernel is defined or
+// declared; lines stay where they are.
+std::string with_places(std::string source) {
+  const std::vector<runtime::SourceToken> tokens = runtime::source_tokens(source);
+  std::vector<std::pair<std::size_t, std::size_t>> lists;  // where the parentheses are
+  for (std::size_t i = 0; i + 2 < tokens.size(); ++i) {
+    if (tokens[i].text != "s_entry" || tokens[i + 2].text != "(") continue;
+    std::size_t close = i + 3;
+    for (int depth = 1; close < tokens.size(); ++close)
+      if ((depth += tokens[close].text == "(" ? 1 : tokens[close].text == ")" ? -1 : 0) == 0) break;
+    if (close == tokens.size()) break;
+    lists.emplace_back(tokens[i + 2].offset, tokens[close].offset);
+  }
+  for (auto list = lists.rbegin(); list != lists.rend(); ++list) {
+    const auto [open, end] = *list;
+    const std::vector<runtime::SourceToken> inside =
+        runtime::source_tokens(std::string_view(source).substr(open + 1, end - open - 1));
+    if (inside.empty() || (inside.size() == 1 && inside[0].text == "void"))
       source.replace(open + 1, end - open - 1, "const s_place s_at");
     else
       source.insert(end, ", const s_place s_at");
   }
   return source;
+}
+
+// Whether every brace is closed: what stands behind such a source is outside of its functions.
+bool is_closed(std::string_view source) {
+  int depth = 0;
+  for (const runtime::SourceToken& token : runtime::source_tokens(source))
+    if ((depth += token.text == "{" ? 1 : token.text == "}" ? -1 : 0) < 0) return false;
+  return depth == 0;
 }
 
 std::string call_name(const std::string& kernel) { return "s_call_" + kernel; }
@@ -301,7 +321,9 @@ std::shared_ptr<const runtime::SourceProgram> build(const std::string& source, b
   const auto rewritten = [&](std::string text) {
     const std::size_t begin = std::min(text.find(mark), text.size());  // behind what stands before the source
     kernels = kernels_of(text.substr(begin), is_portable, asked);
-    return text.substr(0, begin) + with_places(text.substr(begin), kernels) + calls_of(kernels);
+    const std::string own = is_portable ? with_places(text.substr(begin)) : text.substr(begin);
+    // The compiler's words of a brace that lacks are of the program's lines when nothing of ours follows.
+    return text.substr(0, begin) + own + (is_closed(own) ? calls_of(kernels) : std::string());
   };
   std::shared_ptr<const Library> library;
   try {

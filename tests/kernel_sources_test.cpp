@@ -586,6 +586,19 @@ __global__ void with_mode(real* y, Mode m) { y[0] = m; })");
   error_of(ErrorKind::kDType, [&] { module.function<void(double*, float, int, unsigned)>("put"); });
 }
 
+TEST_P(OpenClKernels, LocalMemoryBeyondAllCountingIsRefused) {
+  const SourceModule module(
+      device(),
+      "__kernel void f(__global float* y, __local float* p, __local float* q) { p[0] = q[0] = y[0]; }");
+  const auto f = module.function("f");
+  DeviceArray<float> y(device(), {1});
+  const std::int64_t all = std::int64_t{1} << 62;
+  error_of(ErrorKind::kLimit,
+           [&] { f({.block = {1}})(y, LocalArray<float>{all + 64}, LocalArray<float>{1}); });
+  error_of(ErrorKind::kLimit,
+           [&] { f({.block = {1}})(y, LocalArray<float>{all - 1}, LocalArray<float>{2}); });
+}
+
 TEST(SourceText, ReadsDeclarationsPastEverythingElse) {
   const std::string source = R"(
 #define TWICE(x) \

@@ -116,7 +116,10 @@ void SourceFunction::launch(const Launch& launch, std::span<const KernelArgument
         if (x.signed_integer < 1)
           at.refuse(ErrorKind::kInvalidArgument, "no such size", "1 element or more",
                     std::to_string(x.signed_integer));
-        given[i].local_bytes = static_cast<std::size_t>(x.signed_integer) * size_of(*x.dtype);
+        if (__builtin_mul_overflow(static_cast<std::size_t>(x.signed_integer), size_of(*x.dtype),
+                                   &given[i].local_bytes))
+          at.refuse(ErrorKind::kLimit, "more local memory than can be counted", "at most 2⁶⁴-1 bytes",
+                    fmt::format("{} elements of {} bytes", x.signed_integer, size_of(*x.dtype)));
         break;
       case Kind::bytes: {
         bool is_padded = false;

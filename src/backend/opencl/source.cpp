@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -260,7 +261,9 @@ class OpenClKernel final : public runtime::SourceKernel {
                   "a last parameter of the form __local T*, without an argument",
                   parameters_.empty() ? "no parameter" : parameters_.back().to_string());
     std::size_t wanted = own_local_;
-    for (const SourceArgument& argument : arguments) wanted += argument.local_bytes;
+    for (const SourceArgument& argument : arguments)
+      if (__builtin_add_overflow(wanted, argument.local_bytes, &wanted))
+        wanted = std::numeric_limits<std::size_t>::max();
     if (wanted > most_local_)
       throw Error(ErrorKind::kLimit, where_, "more local memory than the device has",
                   fmt::format("at most {} bytes", most_local_), fmt::format("{} bytes", wanted));

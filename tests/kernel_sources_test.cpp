@@ -586,6 +586,14 @@ __global__ void with_mode(real* y, Mode m) { y[0] = m; })");
   error_of(ErrorKind::kDType, [&] { module.function<void(double*, float, int, unsigned)>("put"); });
 }
 
+TEST_P(OpenClKernels, FlagsMayHaveSpacesInAValue) {
+  const SourceModule module(device(), "__kernel void f(__global float* x) { x[0] = N * M; }",
+                            {.flags = {.opencl = {"-DN=(1 + 2)", "-DM=2"}}});
+  DeviceArray<float> y(device(), Shape{1});
+  module.function("f")({.block = {1}})(y);
+  EXPECT_EQ(y.to_host(), Floats{6});
+}
+
 TEST_P(OpenClKernels, LocalMemoryBeyondAllCountingIsRefused) {
   const SourceModule module(
       device(),

@@ -357,6 +357,19 @@ std::string log_of(const Device& device, cl_program program) {
       "clGetProgramBuildInfo");
 }
 
+// The driver takes its flags as one text: a value with a space in it stands as a #define.
+void define_values_with_spaces(SourceOptions& options) {
+  std::erase_if(options.flags.opencl, [&](const std::string& flag) {
+    const std::size_t equals = flag.find('=');
+    if (!flag.starts_with("-D") || equals == std::string::npos || flag.find(' ') == std::string::npos)
+      return false;
+    const std::size_t name = flag.find_first_not_of(' ', 2);
+    if (name >= equals) return false;
+    options.defines.emplace_back(flag.substr(name, equals - name), flag.substr(equals + 1));
+    return true;
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& source, bool is_portable,
@@ -364,8 +377,10 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
   const Device& device = *devices().at(static_cast<std::size_t>(ordinal));
   const std::string where = DeviceName{"opencl", {}, ordinal}.to_string();
   const timeline::Span span("compile", "kernel source");
+  SourceOptions given = options;
+  define_values_with_spaces(given);
   const std::string text =
-      runtime::source_head(codegen::Dialect::opencl, is_portable, options, source) + source;
+      runtime::source_head(codegen::Dialect::opencl, is_portable, given, source) + source;
   const char* begin = text.c_str();
   const std::size_t size = text.size();
   cl_int status = CL_SUCCESS;
@@ -373,7 +388,7 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
                   [](cl_program p) { api().clReleaseProgram(p); });
   check(status, "clCreateProgramWithSource");
   std::string flags = "-cl-kernel-arg-info";
-  const std::string own = fmt::format("{}", fmt::join(options.flags.opencl, " "));
+  const std::string own = fmt::format("{}", fmt::join(given.flags.opencl, " "));
   if (own.find("-cl-std") == std::string::npos) flags += " -cl-std=CL1.2";
   flags += " " + own;
   cl_device_id id = device.id();

@@ -114,7 +114,7 @@ TEST(CudaProducts, ReluWhoseOperandIsWantedTooIsRefused) {
   const std::string zero = "%0 = constant() {value=f32[](0)}\n%z = broadcast(%0) {shape=[4,16]}\n";
   EXPECT_TRUE(contains(refusal(kBiased + zero + "%m = max(%s, %z)\nreturn %s, %m"), "keeps only a bit"));
   EXPECT_EQ(refusal(kBiased + zero + "%l = less_equal(%s, %z)\n%m = select(%l, %z, %s)\nreturn %l, %m"),
-            "two values of the result are wanted");
+            "two values of the work on the result are wanted");
 }
 
 ir::Graph gelu_graph(bool tanh_form, bool with_operand, std::int64_t columns = 16) {

@@ -432,6 +432,23 @@ TEST(ProfileSummary, SharesAddUpToTheWhole) {
   EXPECT_NE(table.find(" 25.0% "), std::string::npos) << table;
 }
 
+TEST(ProfileTable, TellsARefusalOfTheWholeFromOneOfTheLibrary) {
+  Profile p;
+  p.device = "cpu";
+  p.steps = 1;
+  p.devices = {{.device = "cpu", .seconds = 1}};
+  p.rows = {{.name = "k0",
+             .ran = "onednn.matmul",
+             .device = "cpu",
+             .calls = 1,
+             .seconds = 1,
+             .declined = {"oneDNN: two values", "cudnn: none", "timed: oneDNN 2 µs"}}};
+  const std::string table = p.table();
+  EXPECT_NE(table.find("  not all by oneDNN: two values\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("  not cudnn: none\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("  timed: oneDNN 2 µs\n"), std::string::npos) << table;
+}
+
 TEST(ProfileTable, HasTimesNoWiderThanTheirColumn) {
   const auto table = [](double nanoseconds) {
     Profile p;

@@ -72,6 +72,20 @@ std::string roof_text(const Roof& roof) {
   return text + '\n';
 }
 
+// "onednn" of "onednn.matmul" and of "oneDNN: the reason".
+std::string library_of(std::string_view text) {
+  std::string name(text.substr(0, text.find_first_of(".:")));
+  for (char& c : name)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return name;
+}
+
+// Of the library that ran it, it is the work on the result that was refused.
+std::string_view refusal_word(const Profile::Row& row, std::string_view reason) {
+  if (reason.starts_with("timed")) return "";
+  return library_of(reason) == library_of(row.ran) ? "not all by " : "not ";
+}
+
 std::string row_text(const Profile::Row& row, const Profile::Device& device, std::int64_t steps) {
   const double parts = steps > 0 ? static_cast<double>(steps) : 1;
   const std::string calls = steps > 0 && row.calls % steps == 0 ? fmt::format("{}", row.calls / steps)
@@ -93,7 +107,7 @@ std::string row_text(const Profile::Row& row, const Profile::Device& device, std
                                                                             : "maths",
                   cut(what, 52));
   for (const std::string& reason : row.declined)
-    text += fmt::format("{:>22}{}{}\n", "", reason.starts_with("timed") ? "" : "not ", cut(reason, 92));
+    text += fmt::format("{:>22}{}{}\n", "", refusal_word(row, reason), cut(reason, 92));
   return text;
 }
 

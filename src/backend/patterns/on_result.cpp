@@ -159,7 +159,7 @@ class Reader {
         out_.before = position;  // or the result, where there is nothing more
         continue;
       }
-      if (has_result) return "two values of the result are wanted";
+      if (has_result) return "two values of the work on the result are wanted";
       has_result = true;
       out_.result = position;
       out_.function = samples.function(v.node);

@@ -96,40 +96,17 @@ class SimtWindow : public SpecialKernel {
   Kernel make() {
     const std::string_view storage = storage_type(dtype());
     Loops items;
-    Ints sizes;
     for (std::size_t i = 0; i < axes_.size(); ++i) {
       const bool is_last = i + 1 == axes_.size();
       items.sizes.push_back(is_last ? axes_[i].y / wide_ : axes_[i].y);
       items.names.push_back(is_last ? "step" : fmt::format("y{}", i));
-      sizes.push_back(axes_[i].x);
     }
     open_items();
     open_item(w_, items, "item");
     w_.line(fmt::format("{} sum[{}];", c_type(dtype()), wide_));
     over_neighbours([&] { w_.line(fmt::format("sum[j] = {};", identity(attrs_.kind, dtype()))); });
-    const Ints strides = row_major_strides(sizes);
-    std::string place = items.sizes.back() == 1 ? "0" : fmt::format("step * {}", wide_);
-    int open = 0;
-    for (std::size_t i = 0; i + 1 < axes_.size(); ++i) {
-      const WindowAxis& axis = axes_[i];
-      std::string x = axis.y == 1 ? "0" : fmt::format("y{} * {}", i, axis.stride);
-      if (axis.low != 0) x += fmt::format(" - ({})", axis.low);
-      if (axis.window > 1) {
-        w_.line("S_UNROLL_SOME");
-        w_.open(fmt::format("for (s_i32 k{0} = 0; k{0} < {1}; ++k{0})", i, axis.window));
-        ++open;
-        x += fmt::format(" + k{} * {}", i, axis.dilation);
-      }
-      w_.line(fmt::format("const s_index x{} = {};", i, x));
-      if (!axis.is_inside()) {
-        std::string inside = fmt::format("x{0} >= 0 && x{0} <= {1}", i, axis.last());
-        if (axis.holes > 1) inside += fmt::format(" && x{} % {} == 0", i, axis.holes);
-        w_.open(fmt::format("if ({})", inside));
-        ++open;
-      }
-      place +=
-          fmt::format(" + x{}{} * {}", i, axis.holes > 1 ? fmt::format(" / {}", axis.holes) : "", strides[i]);
-    }
+    auto [place, open] = open_places(w_, axes_, axes_.size() - 1, "s_index", "S_UNROLL_SOME");
+    if (items.sizes.back() > 1) place += fmt::format(" + step * {}", wide_);
     const std::size_t input = position(0);
     w_.line(fmt::format("{} w[{}];", storage, wide_));
     w_.line(fmt::format("{}(w, in{} + {});", load_function(step_, input, wide_), input, place));

@@ -28,41 +28,19 @@ class Special : public SpecialKernel {
  private:
   Kernel window() {
     const auto& a = node_.as<ir::WindowAttrs>();
-    const Shape &x = shape(0), &y = node_.types[0].shape;
-    const Ints strides = row_major_strides(x.dims());
-    const auto entry = [](const Ints& list, std::size_t i) {
-      return list.empty() ? std::int64_t{1} : list[i];
-    };
+    const Shape& y = node_.types[0].shape;
+    const std::vector<WindowAxis> axes = window_axes(a, shape(0), y);
     open_items();
-    const Ints sizes = y.dims();
-    open_item(w_, make_loops({sizes.begin(), sizes.end()}, "y"), "item");
+    Loops items;
     std::int64_t points = 1;
-    for (const std::int64_t size : a.window) points *= size;
-    declare_sum(a.kind, points);
-    std::string place = "0";
-    int open = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const std::int64_t holes = entry(a.base_dilation, i), last = (x[i].value() - 1) * holes;
-      const std::string y_i = y[i].value() == 1 ? "0" : fmt::format("y{}", i);
-      const std::string start =
-          fmt::format("(s_i64){} * {} - {}", y_i, entry(a.strides, i), a.pad_low.empty() ? 0 : a.pad_low[i]);
-      if (a.window[i] == 1) {
-        w_.line(fmt::format("const s_i64 x{} = {};", i, start));
-      } else {
-        w_.open(fmt::format("for (s_i64 k{0} = 0; k{0} < {1}; ++k{0})", i, a.window[i]));
-        ++open;
-        w_.line(fmt::format("const s_i64 x{0} = {1} + k{0} * {2};", i, start, entry(a.window_dilation, i)));
-      }
-      std::string outside = fmt::format("x{0} < 0 || x{0} > {1}", i, last);
-      if (holes > 1) outside += fmt::format(" || x{} % {} != 0", i, holes);
-      const bool always = a.window[i] == 1 && entry(a.strides, i) == 1 && y[i] == x[i] && holes == 1 &&
-                          (a.pad_low.empty() || a.pad_low[i] == 0);
-      if (!always) {
-        w_.open(fmt::format("if (!({}))", outside));
-        ++open;
-      }
-      place += fmt::format(" + x{}{} * {}", i, holes > 1 ? fmt::format(" / {}", holes) : "", strides[i]);
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      items.sizes.push_back(axes[i].y);
+      items.names.push_back(fmt::format("y{}", i));
+      points *= axes[i].window;
     }
+    open_item(w_, items, "item");
+    declare_sum(a.kind, points);
+    const auto [place, open] = open_places(w_, axes, axes.size(), "s_i64");
     w_.line(fmt::format("const {} v = {};", c_type(dtype()), element(0, place)));
     add_to_sum(a.kind, points);
     for (int i = 0; i < open; ++i) w_.close();

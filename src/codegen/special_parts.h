@@ -77,6 +77,15 @@ struct WindowAxis {
 
 // Neighbours that are plain are one; the last has no holes.
 std::vector<WindowAxis> window_axes(const ir::WindowAttrs& a, const Shape& x, const Shape& y);
+// Opens loops over the places of a window along the first axes, k0, …, and leaves out those that are no
+// element of the operand: x0, … are declared as `index`, from the result's y0, …. Each loop has `unrolled`
+// before it.
+struct WindowPlaces {
+  std::string place;  // of the operand's elements, as far as these axes decide it
+  int open;           // blocks
+};
+WindowPlaces open_places(Writer& w, const std::vector<WindowAxis>& axes, std::size_t count,
+                         std::string_view index, std::string_view unrolled = {});
 
 Kernel window_kernel(const lower::Step& step, const std::string& name);  // in C
 // sort and top_k; cholesky and triangular_solve.

@@ -29,6 +29,39 @@ std::vector<WindowAxis> window_axes(const ir::WindowAttrs& a, const Shape& x, co
   return axes;
 }
 
+WindowPlaces open_places(Writer& w, const std::vector<WindowAxis>& axes, std::size_t count,
+                         std::string_view index, std::string_view unrolled) {
+  const bool is_wide = index == "s_i64";
+  Ints sizes;
+  for (const WindowAxis& axis : axes) sizes.push_back(axis.x);
+  const Ints strides = row_major_strides(sizes);
+  WindowPlaces places{"0", 0};
+  const auto open = [&](std::string_view head) {
+    w.open(head);
+    ++places.open;
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const WindowAxis& axis = axes[i];
+    std::string x = axis.y == 1 ? "0" : fmt::format("{}y{} * {}", is_wide ? "(s_i64)" : "", i, axis.stride);
+    if (axis.low != 0) x += fmt::format(" - ({})", axis.low);
+    if (axis.window > 1) {
+      if (!unrolled.empty()) w.line(unrolled);
+      open(
+          fmt::format("for ({0} k{1} = 0; k{1} < {2}; ++k{1})", is_wide ? "s_i64" : "s_i32", i, axis.window));
+      x += fmt::format(" + k{} * {}", i, axis.dilation);
+    }
+    w.line(fmt::format("const {} x{} = {};", index, i, x));
+    if (!axis.is_inside()) {
+      std::string inside = fmt::format("x{0} >= 0 && x{0} <= {1}", i, axis.last());
+      if (axis.holes > 1) inside += fmt::format(" && x{} % {} == 0", i, axis.holes);
+      open(fmt::format("if ({})", inside));
+    }
+    places.place +=
+        fmt::format(" + x{}{} * {}", i, axis.holes > 1 ? fmt::format(" / {}", axis.holes) : "", strides[i]);
+  }
+  return places;
+}
+
 namespace {
 
 constexpr std::int64_t kLine = 256;  // elements of an item
@@ -91,35 +124,15 @@ class Window : public SpecialKernel {
     w_.line("s_i32 run = 0;");
   }
 
-  // The places of the window along the axes before the last, those in the operand; `place` is where its line
-  // begins.
+  // `place_` is where the line of the operand begins.
   void open_window() {
-    Ints sizes;
-    for (const WindowAxis& axis : axes_) sizes.push_back(axis.x);
-    const Ints strides = row_major_strides(sizes);
-    place_ = "0";
-    for (std::size_t i = 0; i + 1 < axes_.size(); ++i) {
-      const WindowAxis& axis = axes_[i];
-      std::string x = axis.y == 1 ? "0" : fmt::format("y{} * {}", i, axis.stride);
-      if (axis.low != 0) x += fmt::format(" - ({})", axis.low);
-      if (axis.window > 1) {
-        open(fmt::format("for (s_i64 k{0} = 0; k{0} < {1}; ++k{0})", i, axis.window));
-        x += fmt::format(" + k{} * {}", i, axis.dilation);
-      }
-      w_.line(fmt::format("const s_i64 x{} = {};", i, x));
-      if (!axis.is_inside()) {
-        std::string inside = fmt::format("x{0} >= 0 && x{0} <= {1}", i, axis.last());
-        if (axis.holes > 1) inside += fmt::format(" && x{} % {} == 0", i, axis.holes);
-        open(fmt::format("if ({})", inside));
-      }
-      place_ +=
-          fmt::format(" + x{}{} * {}", i, axis.holes > 1 ? fmt::format(" / {}", axis.holes) : "", strides[i]);
+    const WindowPlaces places = open_places(w_, axes_, axes_.size() - 1, "s_i64");
+    place_ = places.place;
+    open_ = places.open;
+    if (line_.window > 1) {
+      w_.open(fmt::format("for (s_i64 k = 0; k < {}; ++k)", line_.window));
+      ++open_;
     }
-    if (line_.window > 1) open(fmt::format("for (s_i64 k = 0; k < {}; ++k)", line_.window));
-  }
-  void open(std::string_view head) {
-    w_.open(head);
-    ++open_;
   }
   void close_window() {
     for (; open_ > 0; --open_) w_.close();

@@ -25,7 +25,8 @@ std::shared_ptr<std::byte> plain_memory(std::size_t bytes) {
 std::shared_ptr<std::byte> guarded_memory(std::size_t bytes) {
   constexpr std::size_t kPage = 4096, kAligned = 16;
   const std::size_t pages = (bytes + kPage - 1) / kPage * kPage;
-  void* const begin = ::mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const begin =
+      ::mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (begin == MAP_FAILED) throw std::bad_alloc();
   auto* const first = static_cast<std::byte*>(begin);
   ::mprotect(first + pages, kPage, PROT_NONE);
@@ -185,7 +186,8 @@ void FakeDriver::run(FakeKernel& kernel, const std::string& name, const FakeLaun
   }
   const auto contents = [&] {
     std::vector<std::vector<std::byte>> all;
-    for (const Allocation* array : arrays) all.emplace_back(array->bytes.get(), array->bytes.get() + array->size);
+    for (const Allocation* array : arrays)
+      all.emplace_back(array->bytes.get(), array->bytes.get() + array->size);
     return all;
   };
   const auto before = contents();

@@ -116,12 +116,10 @@ struct FakeFunctions {
     return kSuccess;
   }
 
-  // One context per GPU, as long as there are any: never freed.
+  // One context per GPU, never freed: what a program keeps to its end is destroyed in it.
   static Context context_of(int device) {
-    static std::map<int, std::unique_ptr<ContextObject>> contexts;
-    auto& context = contexts[device];
-    if (!context) context = std::make_unique<ContextObject>(ContextObject{device});
-    return context.get();
+    static auto& contexts = *new std::map<int, ContextObject>;
+    return &contexts.try_emplace(device, ContextObject{device}).first->second;
   }
   static Status cuDevicePrimaryCtxRetain(Context* context, int device) {
     const Lock lock(mutex);
@@ -427,7 +425,8 @@ struct FakeFunctions {
   static Status cuEventElapsedTime(float* milliseconds, Event from, Event to) {
     const Lock lock(mutex);
     *milliseconds = 1;
-    if (fake().loader_) *milliseconds = std::chrono::duration<float, std::milli>(to->time - from->time).count();
+    if (fake().loader_)
+      *milliseconds = std::chrono::duration<float, std::milli>(to->time - from->time).count();
     return kSuccess;
   }
 
@@ -569,7 +568,8 @@ struct FakeFunctions {
     auto found = std::find_if(all.begin(), all.end(), [&](const auto& known) { return known->name == name; });
     if (found == all.end()) {
       FunctionObject made{name, module->gpu};
-      if (module->code != nullptr && (made.kernel = module->code->kernel(name)) == nullptr) return kErrorNotFound;
+      if (module->code != nullptr && (made.kernel = module->code->kernel(name)) == nullptr)
+        return kErrorNotFound;
       found = all.insert(found, std::make_shared<FunctionObject>(std::move(made)));
     }
     *function = found->get();
@@ -610,8 +610,8 @@ struct FakeFunctions {
         const auto* const from = static_cast<const std::byte*>(parameters[copies.size()]);
         copies.emplace_back(from, from + size);
       }
-      const Status status = fake().put(
-          stream, [kernel, name = function->name, sizes, copies = std::move(copies)](Stream s) {
+      const Status status =
+          fake().put(stream, [kernel, name = function->name, sizes, copies = std::move(copies)](Stream s) {
             fake().run(*kernel, name, sizes, copies, s->gpu);
           });
       stream->ends_in_kernel = true;

@@ -23,8 +23,8 @@ class Code final : public cuda::FakeCode {
   const std::vector<Variable>& variables() const override { return variables_; }
 
   struct Description {
-    std::string symbol, expression;   // of a template: the words that asked for it
-    std::vector<std::size_t> sizes;   // of the parameters
+    std::string symbol, expression;  // of a template: the words that asked for it
+    std::vector<std::size_t> sizes;  // of the parameters
     unsigned most_threads;
   };
   std::vector<Description> descriptions() const;

@@ -49,8 +49,7 @@ struct Result {
 Result compile(const std::string& source, const std::vector<std::string>& flags) {
   std::vector<const char*> words;
   for (const std::string& flag : flags) words.push_back(flag.c_str());
-  const SystoleClangResult result =
-      clang().compile(source.data(), source.size(), words.data(), words.size());
+  const SystoleClangResult result = clang().compile(source.data(), source.size(), words.data(), words.size());
   Result made{result.code, std::string(result.bytes, result.size)};
   clang().free(result.bytes);
   return made;
@@ -98,19 +97,17 @@ std::string with_headers(const std::string& source, const ProgramObject& program
 }
 
 int ProgramObject::build(const std::vector<std::string>& given) {
-  std::vector<std::string> flags = {"-xc++", "-std=c++17",         "-fPIC",
-                                    "-w",    "-ffp-contract=off", "-fno-math-errno",
-                                    "-O1",   "-fno-rtti",         "-fno-exceptions",
-                                    "-mfma", "-fno-threadsafe-statics"};
+  std::vector<std::string> flags = {
+      "-xc++", "-std=c++17", "-fPIC",           "-w",    "-ffp-contract=off",      "-fno-math-errno",
+      "-O1",   "-fno-rtti",  "-fno-exceptions", "-mfma", "-fno-threadsafe-statics"};
   if (const char* const text = std::getenv("SYSTOLE_EMULATED_SANITIZE"); text != nullptr && text[0] == '1')
     flags.insert(flags.end(), {"-fsanitize=address", "-shared-libasan", "-fno-omit-frame-pointer", "-g1"});
   for (const std::string& flag : given)
     if (flag.starts_with("-D") || flag.starts_with("-U")) flags.push_back(flag);
   std::vector<std::string> first = flags;
   first.insert(first.end(), {"-E", "-D__CUDA_ARCH__=900", "-D__CUDACC__=1"});
-  const Result plain = compile(std::string(kDevice) + fmt::format("\n#line 1 \"{}\"\n", name) +
-                                   with_headers(source, *this),
-                               first);
+  const Result plain = compile(
+      std::string(kDevice) + fmt::format("\n#line 1 \"{}\"\n", name) + with_headers(source, *this), first);
   if (plain.code != kSystoleClangDone) {
     log = in_their_form(plain.bytes);
     return plain.code == kSystoleClangRefused ? kRefused : kInternal;

@@ -3,7 +3,8 @@
 // it. Its environment:
 //   SYSTOLE_EMULATED_SEED      an order of threads, groups and nodes of graphs; without, as they come
 //   SYSTOLE_EMULATED_RACES     1: every kernel runs in two orders, which must give the same bits
-//   SYSTOLE_EMULATED_SANITIZE  1: kernels are compiled for the address sanitizer, which is preloaded (LD_PRELOAD)
+//   SYSTOLE_EMULATED_SANITIZE  1: kernels are compiled for the address sanitizer, which is preloaded
+//   (LD_PRELOAD)
 
 #include <cstdio>
 #include <cstdlib>
@@ -42,8 +43,9 @@ extern "C" {
   __attribute__((visibility("hidden"))) void* systole_emulated_##name;
 SYSTOLE_CUDA_FUNCTIONS(SYSTOLE_EMULATED_SLOT)
 #undef SYSTOLE_EMULATED_SLOT
-#define SYSTOLE_EMULATED_JUMP(name, symbol, parameters) \
-  asm(".text\n.globl " #symbol "\n.type " #symbol ", @function\n" #symbol ":\n  jmp *systole_emulated_" #name "(%rip)\n");
+#define SYSTOLE_EMULATED_JUMP(name, symbol, parameters)                   \
+  asm(".text\n.globl " #symbol "\n.type " #symbol ", @function\n" #symbol \
+      ":\n  jmp *systole_emulated_" #name "(%rip)\n");
 SYSTOLE_CUDA_FUNCTIONS(SYSTOLE_EMULATED_JUMP)
 #undef SYSTOLE_EMULATED_JUMP
 

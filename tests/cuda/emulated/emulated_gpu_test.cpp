@@ -1,5 +1,5 @@
-// What the emulated GPU computes by hand-made kernels, and that it finds what it is there to find. It is found
-// by this program's environment; a fault takes it away from the process, so each test has its own.
+// What the emulated GPU computes by hand-made kernels, and that it finds what it is there to find. It is
+// found by this program's environment; a fault takes it away from the process, so each test has its own.
 
 #include <gtest/gtest.h>
 
@@ -64,15 +64,15 @@ TEST_F(EmulatedGpu, LanesOfAWarpExchangeValues) {
   DeviceArray<double> in(kDevice, x), out(kDevice, {5, 64});
   module.get_function("exchange")({.grid = {1}, .block = {64}})(in, out);
   const std::vector<double> y = out.to_host();
-  EXPECT_EQ(y[3], 31 * 32 / 2);               // 0 + … + 31
-  EXPECT_EQ(y[40], 31 * 32 / 2 + 32 * 32);    // 32 + … + 63
+  EXPECT_EQ(y[3], 31 * 32 / 2);             // 0 + … + 31
+  EXPECT_EQ(y[40], 31 * 32 / 2 + 32 * 32);  // 32 + … + 63
   EXPECT_EQ(y[64 + 7], 8);
-  EXPECT_EQ(y[64 + 31], 31);                  // the last has no neighbour
-  EXPECT_EQ(y[128 + 9], 9);                   // the first of the second eight has none
+  EXPECT_EQ(y[64 + 31], 31);  // the last has no neighbour
+  EXPECT_EQ(y[128 + 9], 9);   // the first of the second eight has none
   EXPECT_EQ(y[128 + 15], 13);
   EXPECT_EQ(y[192 + 50], 37);
-  EXPECT_EQ(y[256], 0x49249249u);             // lanes 0, 3, … 30
-  EXPECT_EQ(y[256 + 32], 0x92492492u);        // 33, 36, … 63
+  EXPECT_EQ(y[256], 0x49249249u);       // lanes 0, 3, … 30
+  EXPECT_EQ(y[256 + 32], 0x92492492u);  // 33, 36, … 63
 }
 
 constexpr const char* kSum = R"(

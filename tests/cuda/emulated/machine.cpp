@@ -103,7 +103,8 @@ class Group {
           if (fiber.state == State::at_barrier) fiber.state = State::ready;
       } else if (!has_moved) {
         return fmt::format(
-            "threads of group {},{},{} wait for others that never come: {} at a barrier, {} at an operation of "
+            "threads of group {},{},{} wait for others that never come: {} at a barrier, {} at an operation "
+            "of "
             "their warp, {} have ended",
             machine_.group[0], machine_.group[1], machine_.group[2], waiting, count(State::at_exchange),
             done);
@@ -183,7 +184,7 @@ class Faults {
     static char stack[64 * 1024];
     const stack_t other{.ss_sp = stack, .ss_flags = 0, .ss_size = sizeof stack};
     ::sigaltstack(&other, &old_stack_);
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     action.sa_sigaction = [](int, siginfo_t* what, void*) {
       fault_address = what->si_addr;
@@ -200,7 +201,7 @@ class Faults {
 
  private:
   stack_t old_stack_{};
-  struct sigaction old_segv_ {}, old_bus_{};
+  struct sigaction old_segv_{}, old_bus_{};
 };
 
 }  // namespace

@@ -26,8 +26,8 @@ struct Machine {
 struct Launch {
   unsigned groups[3], threads[3];
   std::size_t dynamic_shared = 0;
-  std::uint64_t seed = 0;                          // of the order of groups and threads; 0: ascending
-  std::function<void(std::byte)> fill_shared{};    // a group finds this in shared memory
+  std::uint64_t seed = 0;                        // of the order of groups and threads; 0: ascending
+  std::function<void(std::byte)> fill_shared{};  // a group finds this in shared memory
 };
 
 // Empty, or what went wrong.

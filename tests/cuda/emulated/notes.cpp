@@ -50,7 +50,9 @@ std::string notes_of(const Code::Description& kernel) {
 
 std::string with_notes(std::string file, const std::vector<Code::Description>& kernels) {
   const auto get = [&](auto& value, std::size_t at) { std::memcpy(&value, file.data() + at, sizeof value); };
-  const auto put = [&](const auto& value, std::size_t at) { std::memcpy(file.data() + at, &value, sizeof value); };
+  const auto put = [&](const auto& value, std::size_t at) {
+    std::memcpy(file.data() + at, &value, sizeof value);
+  };
   Elf64_Ehdr head;
   get(head, 0);
   std::vector<Elf64_Shdr> sections(head.e_shnum);

@@ -7,8 +7,8 @@
 
 namespace systole::emulated {
 
-// The file with what NVIDIA's compiler notes of its kernels, as src/backend/cuda/cubin.cpp reads it: which symbols
-// are kernels, their parameters' sizes, the most threads of a group.
+// The file with what NVIDIA's compiler notes of its kernels, as src/backend/cuda/cubin.cpp reads it: which
+// symbols are kernels, their parameters' sizes, the most threads of a group.
 std::string with_notes(std::string file, const std::vector<Code::Description>& kernels);
 
 }  // namespace systole::emulated

@@ -187,7 +187,8 @@ class Translation {
     }
     at_ = end;
     std::string name = "ptx_";
-    for (const char c : instructions.substr(0, instructions.find_first_of(" ;"))) name += is_word(c) ? c : '_';
+    for (const char c : instructions.substr(0, instructions.find_first_of(" ;")))
+      name += is_word(c) ? c : '_';
     out_ += fmt::format("{}({})", name, operands);
   }
 
@@ -200,8 +201,7 @@ class Translation {
 
 std::string translated(const std::string& source, const std::vector<std::string>& templates) {
   std::string text = Translation(source).make() + "\n";
-  for (const std::string& each : templates)
-    text += Translation::registration(each, each, "0") + "\n";
+  for (const std::string& each : templates) text += Translation::registration(each, each, "0") + "\n";
   return text;
 }
 

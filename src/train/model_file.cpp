@@ -110,12 +110,13 @@ void check(const ModelDescription& model, const ir::Graph& graph, const std::str
   }
 }
 
-bool has_kernels(const ir::Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const ir::Node& node) {
-    return node.op == ir::Op::kernel_call ||
-           std::any_of(node.graphs.begin(), node.graphs.end(),
-                       [](const ir::GraphRef& inner) { return has_kernels(*inner); });
-  });
+std::set<std::string> kernels_in(const ir::Graph& graph) {
+  std::set<std::string> names;
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op == ir::Op::kernel_call) names.insert(node.as<ir::KernelAttrs>().name);
+    for (const ir::GraphRef& inner : node.graphs) names.merge(kernels_in(*inner));
+  }
+  return names;
 }
 
 namespace {

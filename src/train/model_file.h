@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,8 +39,8 @@ ModelDescription parse_model(std::string text, const std::string& file);  // thr
 // Throws kParse unless graph and description fit together.
 void check(const ModelDescription& model, const ir::Graph& graph, const std::string& file);
 
-// Whether the graph, or one inside it, calls a kernel that brings its source.
-bool has_kernels(const ir::Graph& graph);
+// The names of kernels with a source of their own that the graph, or one inside it, calls.
+std::set<std::string> kernels_in(const ir::Graph& graph);
 
 // A graph for any batch from graphs of three batch sizes, when they differ only in numbers that grow evenly
 // with it. Throws kUnsupported saying where they differ otherwise.

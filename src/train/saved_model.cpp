@@ -4,8 +4,10 @@
 #include "systole/train/saved_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/nearest.h"
 #include "systole/base/error.h"
@@ -62,6 +64,18 @@ Flat SavedModel::State::apply(const Flat& arguments) {
   return {std::move(results), {}, {}};
 }
 
+namespace {
+
+// Whether the shapes differ in the first axis alone, which is of a known size.
+bool is_of_another_batch(const Shape& wanted, const Shape& got) {
+  if (wanted.rank() != got.rank() || wanted.rank() == 0 || !wanted[0].is_static()) return false;
+  for (std::size_t k = 1; k < wanted.size(); ++k)
+    if (wanted[k].is_static() && wanted[k] != got[k]) return false;
+  return wanted[0] != got[0];
+}
+
+}  // namespace
+
 void SavedModel::State::check(std::span<const Tensor> arguments) const {
   const std::string where = fmt::format("model {}", model.name);
   if (arguments.size() != inputs.size()) {
@@ -78,8 +92,16 @@ void SavedModel::State::check(std::span<const Tensor> arguments) const {
     for (std::size_t k = 0; fits && k < wanted.shape.size(); ++k)
       fits = !wanted.shape[k].is_static() || wanted.shape[k] == got.shape[k];
     if (wanted.dtype == got.dtype && fits) continue;
+    std::string expected = wanted.to_string();
+    if (!fits && is_of_another_batch(wanted.shape, got.shape))
+      if (const std::set<std::string> kernels = training::kernels_in(graph); !kernels.empty())
+        expected += fmt::format(
+            ": the model is for one batch, as a KernelOp makes it whose launch, defines or results follow "
+            "from "
+            "the batch ({})",
+            fmt::join(kernels, ", "));
     throw Error(fits ? ErrorKind::kDType : ErrorKind::kShape, where,
-                fmt::format("input \"{}\" is of another type", inputs[i].name), wanted.to_string(),
+                fmt::format("input \"{}\" is of another type", inputs[i].name), std::move(expected),
                 got.to_string());
   }
 }
@@ -204,7 +226,7 @@ SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
         "the digest of the weights", "another one");
   state->model = training::parse_model(*std::move(description), state->file);
   state->graph = ir::parse(*graph, fmt::format("{}: {}", state->file, training::kGraphKey));
-  if (!options.kernels && training::has_kernels(state->graph))
+  if (!options.kernels && !training::kernels_in(state->graph).empty())
     throw Error(ErrorKind::kUnsupported, state->file,
                 "the graph calls kernels whose source is in the file, and running them runs what it says; "
                 "LoadOptions::kernels accepts that, for a file that you trust");

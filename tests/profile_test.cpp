@@ -3,6 +3,8 @@
 #include "systole/profile.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -13,6 +15,7 @@
 #include <thread>
 
 #include "backend/cpu/jit.h"
+#include "backend/step_text.h"
 #include "compile/flops.h"
 #include "error_check.h"
 #include "profile/plain.h"
@@ -432,6 +435,43 @@ TEST(ProfileSummary, SharesAddUpToTheWhole) {
   EXPECT_NE(table.find(" 25.0% "), std::string::npos) << table;
 }
 
+class ProfileFiles : public ScratchFolder {};
+
+TEST_F(ProfileFiles, ATraceHasTheFirstEventsAndSaysWhatItLeftOut) {
+  Events events(0, 100);
+  for (const double at : {40., 10., 30., 20., 50.}) events.add("main", "user", "load", at, at + 5);
+  for (const double at : {1., 2., 3., 45.}) events.level("cpu memory", at, 100);
+  const Profile p = events.profile();
+  const auto trace = [&](std::size_t most) {
+    p.save_trace(folder_ / "trace.json", most);
+    std::ifstream file(folder_ / "trace.json");
+    return Json::parse(file);
+  };
+  const auto times = [](const Json& json, const char* kind) {
+    std::vector<double> all;
+    for (const Json& event : json["traceEvents"])
+      if (event["ph"] == kind) all.push_back(event["ts"].get<double>());
+    return all;
+  };
+  const Json all = trace(5);
+  EXPECT_FALSE(all.contains("otherData"));
+  EXPECT_EQ(times(all, "X").size(), 5U);
+  const Json some = trace(4);  // without what begins at 45 and 50
+  EXPECT_EQ(times(some, "X"), (std::vector<double>{40, 10, 30, 20}));
+  EXPECT_EQ(times(some, "C").size(), 3U);
+  EXPECT_EQ(some["otherData"]["left_out"], 2);
+  EXPECT_EQ(some["otherData"]["from_us"], 40);
+}
+
+TEST_F(ProfileFiles, NumbersHaveTheHighestOfManyLevels) {
+  Events events(0, 50'000);
+  for (int i = 0; i < 50'000; ++i) events.level("cpu memory", i, i == 31'415 ? 999 : 100);
+  const Json memory = Json::parse(events.profile().json())["memory"][0];
+  EXPECT_EQ(memory["level_count"], 50'000);
+  EXPECT_EQ(memory["levels"].size(), 16'667U);  // of three each
+  EXPECT_EQ(memory["levels"][31'415 / 3][1], 999);
+}
+
 TEST(ProfileTable, TellsARefusalOfTheWholeFromOneOfTheLibrary) {
   Profile p;
   p.device = "cpu";
@@ -550,6 +590,32 @@ TEST(Profiler, RecordsOneAtATimeAndStopsOnce) {
   { const Profiler left({.roof = false}); }
   EXPECT_NO_THROW(static_cast<void>(Profiler({.roof = false}).stop()));
   EXPECT_THROW(Profiler({.most_events = 0}), Error);
+}
+
+TEST(Steps, ACopyIsCalledOne) {
+  lower::Step step;
+  step.kind = lower::StepKind::copy;
+  EXPECT_EQ(runtime::step_label(step, "k31"), "k31 copy");
+}
+
+// What a parent records is not its child's, which would have told of all time since the clock began.
+TEST(Profiler, AChildHasNoRecording) {
+  Profiler profiler({.roof = false});
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    int code = 1;
+    try {
+      static_cast<void>(profiler.stop());
+    } catch (const Error& error) {
+      code = error.kind() == ErrorKind::kInvalidArgument ? 0 : 2;
+    }
+    ::_exit(code);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_NO_THROW(static_cast<void>(profiler.stop()));
 }
 
 std::int64_t waited_until = 0;

@@ -16,6 +16,7 @@
 // timed; on PJRT every run, and not what is in it. Copies are timed everywhere. What several devices did
 // stands by device.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -142,10 +143,13 @@ struct SYSTOLE_API Profile {
   double slowdown() const;  // 1.03: three per cent; 0: not measured
 
   std::string table(std::size_t most = 20) const;  // rows of each device; for a terminal of 120 columns
-  std::string json() const;                        // without spans
-  void save_trace(const std::filesystem::path& file) const;  // of Perfetto and chrome://tracing
-  void save_page(const std::filesystem::path& file) const;   // HTML that needs nothing else
-  void save(const std::filesystem::path& folder) const;      // index.html, trace.json, profile.json
+  std::string json() const;  // without spans; of memory's levels at most 20,000 a device, the highest
+  static constexpr std::size_t kMostTraced = 500'000;
+  // Of Perfetto and chrome://tracing: the first events, and levels of memory, up to `most` of each; what is
+  // left out stands in its otherData.
+  void save_trace(const std::filesystem::path& file, std::size_t most = kMostTraced) const;
+  void save_page(const std::filesystem::path& file) const;  // HTML that needs nothing else
+  void save(const std::filesystem::path& folder) const;     // index.html, trace.json, profile.json
 };
 
 struct ProfileOptions {

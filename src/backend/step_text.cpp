@@ -20,6 +20,7 @@ std::string step_label(const lower::Step& step, std::string_view name) {
     if (node.op == ir::Op::kernel_call) text += " " + node.as<ir::KernelAttrs>().name;
     seen.push_back(node.op);
   }
+  if (seen.empty() && step.kind == lower::StepKind::copy) text += " copy";
   if (seen.empty() && step.kind == lower::StepKind::kernel) text += " constant";  // a judgement presumed
   return text;
 }

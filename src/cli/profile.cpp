@@ -446,14 +446,19 @@ int run(const Options& options) {
   // The table first: the disk may be full.
   put(options.json ? made.profile.json() + "\n" : made.profile.table(static_cast<std::size_t>(options.rows)));
   flush_output();
-  if (!made.profile.device.starts_with("cuda") && !made.profile.device.starts_with("tpu"))
-    warn_of_others(load);
-  if (made.interrupted) fmt::print(stderr, "interrupted after {} steps\n", made.profile.steps);
   made.profile.save(out);
   if (!options.json)
     put(fmt::format("wrote {0}/index.html to look at, {0}/trace.json for ui.perfetto.dev, {0}/profile.json\n",
                     out));
-  return made.interrupted ? kInterrupted : 0;
+  const timeline::Collected& all = made.profile.recording->collected;
+  if (!options.json && all.events.size() > Profile::kMostTraced)
+    put(fmt::format("trace.json has the first {} of {} events\n", Profile::kMostTraced, all.events.size()));
+  const std::string& device = made.profile.device;
+  if (!device.starts_with("cuda") && !device.starts_with("tpu")) warn_of_others(load);
+  if (!made.interrupted) return 0;
+  flush_output();
+  fmt::print(stderr, "interrupted after {} steps\n", made.profile.steps);
+  return kInterrupted;
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ namespace systole {
 
 namespace {
 
-constexpr std::size_t kMostSpans = 60'000, kMostLevels = 20'000;  // of a page
+constexpr std::size_t kMostSpans = 60'000;   // of a page
+constexpr std::size_t kMostLevels = 20'000;  // of a device's memory
 
 double finite(double x) { return std::isfinite(x) ? x : 0; }
 
@@ -134,11 +135,12 @@ void add_row(Json& json, const Profile::Row& row, const Roof& roof) {
   json.close(']').close('}');
 }
 
-void add_memory(Json& json, const Profile::Memory& memory, std::size_t most) {
+void add_memory(Json& json, const Profile::Memory& memory) {
   json.open('{').field("device", std::string_view(memory.device)).field("peak_bytes", memory.peak_bytes);
+  json.field("level_count", std::ssize(memory.levels));
   json.key("levels").open('[');
   // Of too many, the highest of each part.
-  const std::size_t stride = (memory.levels.size() + most - 1) / std::max<std::size_t>(most, 1);
+  const std::size_t stride = (memory.levels.size() + kMostLevels - 1) / kMostLevels;
   for (std::size_t i = 0; i < memory.levels.size(); i += std::max<std::size_t>(stride, 1)) {
     Profile::Level level = memory.levels[i];
     for (std::size_t k = i; k < std::min(i + stride, memory.levels.size()); ++k)
@@ -248,8 +250,7 @@ std::string json_of(const Profile& p, bool for_page) {
         .field("during", std::string_view(gap.during))
         .close('}');
   json.close(']').key("memory").open('[');
-  for (const Profile::Memory& one : p.memory)
-    add_memory(json, one, for_page ? kMostLevels : std::max<std::size_t>(one.levels.size(), 1));
+  for (const Profile::Memory& one : p.memory) add_memory(json, one);
   json.close(']');
   if (for_page) add_timeline(json, p);
   return json.close('}').text();
@@ -274,8 +275,8 @@ void profiling::make_folder(const std::filesystem::path& folder) {
 
 std::string Profile::json() const { return json_of(*this, false); }
 
-void Profile::save_trace(const std::filesystem::path& file) const {
-  timeline::write_trace(recording ? recording->collected : timeline::Collected{}, file.string());
+void Profile::save_trace(const std::filesystem::path& file, std::size_t most) const {
+  timeline::write_trace(recording ? recording->collected : timeline::Collected{}, file.string(), most);
 }
 
 void Profile::save_page(const std::filesystem::path& file) const {

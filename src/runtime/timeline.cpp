@@ -512,30 +512,62 @@ Collected stop_collecting() {
   wait_for_all();
   const std::int64_t end = now();
   give_all();
-  Collected all;
+  std::optional<Collection> collection;
   with_writer([&](Writer& w) {
-    if (w.collection) all = std::move(w.collection->all);
-    w.collection.reset();
+    collection = std::exchange(w.collection, std::nullopt);
     w.set_state();
   });
-  all.end = end;
-  return all;
+  if (!collection)
+    throw Error(ErrorKind::kInvalidArgument, "profiler", "nothing is recorded in this process",
+                "a recording of its own: one of its parent's is not continued");
+  collection->all.end = end;
+  return std::move(collection->all);
 }
 
-void write_trace(const Collected& collected, const std::string& path) {
-  std::string text(kHead);
+namespace {
+
+// Up to when there are at most so many; of equal times all.
+template <class Item, class Time>
+std::int64_t last_of_first(const std::vector<Item>& items, std::size_t most, const Time& time) {
+  if (items.size() <= most) return std::numeric_limits<std::int64_t>::max();
+  if (most == 0) return std::numeric_limits<std::int64_t>::min();
+  std::vector<std::int64_t> times;
+  times.reserve(items.size());
+  for (const Item& item : items) times.push_back(time(item));
+  const auto at = times.begin() + static_cast<std::ptrdiff_t>(most - 1);
+  std::nth_element(times.begin(), at, times.end());
+  return *at;
+}
+
+}  // namespace
+
+void write_trace(const Collected& collected, const std::string& path, std::size_t most) {
+  const auto begin_of = [](const Collected::Event& event) { return event.begin; };
+  const auto time_of = [](const Collected::Level& level) { return level.at; };
+  const std::int64_t last = std::min(last_of_first(collected.events, most, begin_of),
+                                     last_of_first(collected.levels, most, time_of));
+  const auto late = [&](const auto& all, const auto& time) {
+    return std::count_if(all.begin(), all.end(), [&](const auto& each) { return time(each) > last; });
+  };
+  std::string text = R"({"displayTimeUnit":"ms",)";
+  if (const std::int64_t out = late(collected.events, begin_of) + late(collected.levels, time_of); out > 0)
+    text += fmt::format(R"("otherData":{{"left_out":{},"from_us":{:.3f}}},)", out,
+                        static_cast<double>(last - collected.begin) / 1e3);
+  text += R"("traceEvents":[)";
   text += "\n" + process_name_text();
   std::map<std::uint32_t, std::int64_t> rows;
   for (const Collected::Event& event : collected.events)
     if (const auto [at, is_new] = rows.try_emplace(event.row, kFirstRow + std::ssize(rows)); is_new)
       text += ",\n" + row_name_text(at->second, collected.texts[event.row]);
   for (const Collected::Event& event : collected.events) {
+    if (event.begin > last) continue;
     text += ",\n" + span_text(collected.texts[event.category], collected.texts[event.name]);
     append_time(text, rows.at(event.row), event.begin - collected.begin, event.end - collected.begin,
                 collected.texts[event.details]);
   }
   for (const Collected::Level& level : collected.levels)
-    text += ",\n" + level_text(collected.texts[level.name], level.at - collected.begin, level.value);
+    if (level.at <= last)
+      text += ",\n" + level_text(collected.texts[level.name], level.at - collected.begin, level.value);
   text += kEnd;
   write_file(path, std::as_bytes(std::span(text)));
 }

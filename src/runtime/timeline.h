@@ -102,10 +102,11 @@ struct Collected {
 // Throws kInvalidArgument while it is done already.
 void start_collecting(std::int64_t most_events);
 void restart_collecting();  // without what there is so far
+// Throws kInvalidArgument where nothing is: a child of fork() has not what its parent records.
 Collected stop_collecting();
 
-// The events as a file of Perfetto's.
-void write_trace(const Collected& collected, const std::string& path);
+// The events as a file of Perfetto's: the first `most` of them, and of levels, which it says.
+void write_trace(const Collected& collected, const std::string& path, std::size_t most);
 
 // Records the time from here to the end of the block, which is a range for NVIDIA's tools too. The texts must
 // live as long.

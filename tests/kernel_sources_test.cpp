@@ -380,9 +380,8 @@ TEST_P(CKernels, StructsOfAnotherSizeAreRefused) {
 typedef struct { float a, b, c; } triple;
 void f(float* y, triple t, long long begin, long long end) { y[0] = t.c; })");
   DeviceArray<float> y("cpu", {1});
-  const std::string words = error_of(ErrorKind::kInvalidArgument, [&] {
-    module.function("f")({.block = {1}})(y, Pair{1, 2});
-  });
+  const std::string words =
+      error_of(ErrorKind::kInvalidArgument, [&] { module.function("f")({.block = {1}})(y, Pair{1, 2}); });
   EXPECT_TRUE(contains(words, "12 bytes") && contains(words, "8 bytes")) << words;
   error_of(ErrorKind::kInvalidArgument, [&] { module.function<void(float*, Pair)>("f"); });
 }
@@ -525,9 +524,8 @@ TEST_P(OpenClKernels, VectorsAreNumbersOfSeveralLanes) {
   EXPECT_EQ(y.to_host(), (Floats{1, 2, 3, 4, 1, 2, 3, 4}));
   error_of(ErrorKind::kInvalidArgument, [&] { lanes({.block = {1}})(y, std::array<float, 2>{1, 2}); });
   error_of(ErrorKind::kInvalidArgument, [&] { lanes({.block = {1}})(y, 1.0f); });
-  const std::string other = error_of(ErrorKind::kDType, [&] {
-    lanes({.block = {1}})(y, std::array<int, 4>{1, 2, 3, 4});
-  });
+  const std::string other =
+      error_of(ErrorKind::kDType, [&] { lanes({.block = {1}})(y, std::array<int, 4>{1, 2, 3, 4}); });
   EXPECT_TRUE(contains(other, "argument 1 (float4 v)") && contains(other, "f32×4") &&
               contains(other, "i32×4"))
       << other;

@@ -296,7 +296,7 @@ Made profile_training(const Options& options, Settings settings) {
   BuiltModel model;
   if (settings.data.source.empty()) {
     model = build_model(settings.model);
-    data = random_data(model, settings, options.skip + 2 * options.steps + 64);
+    data = random_data(model, settings, options.skip + 3 * options.steps + 128);
   } else {
     data = open_data(settings);
     model = build_model(settings.model, data.input, data.task, data.outputs);

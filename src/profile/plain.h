@@ -14,7 +14,7 @@ namespace systole::profiling {
 inline double median(std::vector<double> all) {
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
   std::nth_element(all.begin(), middle, all.end());
-  return *middle;
+  return all.size() % 2 == 1 ? *middle : (*middle + *std::max_element(all.begin(), middle)) / 2;
 }
 
 // `record` records it, `plain` runs as many steps as were asked for, waits for the devices of that recording

@@ -47,9 +47,10 @@ class Launches {
   std::int64_t size_ = 0, counted_ = 0, alike_ = 0;
 };
 
-// Warms up, times steps by the clock alone, makes them ready for the recording, and records. Times must be of
-// the same work with and without the recording, and of no work that is done once: what is timed or recorded
-// are launches that are alike, within an epoch, or whole epochs where one has not enough of them.
+// Warms up, times steps by the clock alone, makes them ready for the recording, records, and times as many
+// again, as what else the machine does may change. Times must be of the same work with and without the
+// recording, and of no work that is done once: what is timed or recorded are launches that are alike, within
+// an epoch, or whole epochs where one has not enough of them.
 class ProfileSteps final : public Callback {
  public:
   explicit ProfileSteps(ProfileStepsOptions options) : options_(std::move(options)) {
@@ -68,6 +69,7 @@ class ProfileSteps final : public Callback {
     if (!options_.folder.empty()) profiling::make_folder(options_.folder);
     state_ = State::skipping;
     profiler_.reset();
+    made_.reset();
     window_.reset();
     launches_ = {};
     warm_launches_ = warm_epochs_ = 0;
@@ -99,6 +101,7 @@ class ProfileSteps final : public Callback {
 
   void end(Run& run) override {
     if (state_ == State::recording && window_ && run.step() > window_->first) finish(run);
+    if (made_) report(run);
     if (state_ != State::done)
       run.say(fmt::format("profile_steps: the training ended before {} steps were recorded", options_.steps));
     abandon();
@@ -106,6 +109,7 @@ class ProfileSteps final : public Callback {
 
   void abandon() noexcept override {
     profiler_.reset();
+    made_.reset();
     window_.reset();
     state_ = State::done;
   }
@@ -115,8 +119,9 @@ class ProfileSteps final : public Callback {
   // Until everything is as it will stay: launches are captured for the few places that arrays alternate
   // between, for the recording anew.
   static constexpr int kReadyLaunches = 6, kReadyEpochs = 4;
-  static constexpr std::int64_t kParts = 3;  // of the steps that are timed; the median counts
-  enum class State { skipping, timing, preparing, recording, done };
+  static constexpr std::int64_t kParts =
+      3;  // of the steps that are timed, before and after; the median counts
+  enum class State { skipping, timing, preparing, recording, settling, timing_again, done };
   struct Window {
     bool of_epochs;
     std::int64_t first, steps;
@@ -137,14 +142,16 @@ class ProfileSteps final : public Callback {
     if (state_ == State::skipping && run.step() - begun_ >= options_.skip && is_warm(run))
       state_ = State::timing;
     if (state_ == State::preparing && is_warm(run)) state_ = State::recording;
-    if (!window_ && (state_ == State::timing || state_ == State::recording)) open(run);
+    if (state_ == State::settling && is_warm(run)) state_ = State::timing_again;
+    if (!window_ && (is_timing() || state_ == State::recording)) open(run);
   }
+
+  bool is_timing() const { return state_ == State::timing || state_ == State::timing_again; }
 
   // If it may begin here: at the beginning of an epoch, or where there is room for it.
   void open(Run& run) {
     const std::int64_t all = run.steps_per_epoch();
-    std::int64_t steps =
-        state_ == State::timing ? parts_of(options_.steps, kParts) : std::int64_t{options_.steps};
+    std::int64_t steps = is_timing() ? parts_of(options_.steps, kParts) : std::int64_t{options_.steps};
     const bool of_epochs = needs_epochs(run);
     if (of_epochs) {
       if (run.epoch_step() > 0) return;
@@ -164,9 +171,12 @@ class ProfileSteps final : public Callback {
     const double seconds = std::chrono::duration<double>(Clock::now() - window_->begin).count();
     parts_.push_back(seconds / static_cast<double>(run.step() - window_->first));
     window_.reset();
-    if (std::ssize(parts_) < kParts) return;
+    if (std::ssize(parts_) % kParts != 0) return;
+    if (state_ == State::timing_again) return report(run);
+    ProfileOptions recording = options_.profile;
+    recording.roof = false;  // when all is timed
     try {
-      profiler_.emplace(options_.profile);
+      profiler_.emplace(std::move(recording));
     } catch (const Error& error) {  // another one records
       return give_up(run, error);
     }
@@ -184,16 +194,23 @@ class ProfileSteps final : public Callback {
   }
 
   void finish(Run& run) {
-    Profile made;
     try {
-      made = profiler_->stop();
+      made_ = profiler_->stop();
     } catch (const Error& error) {
       return give_up(run, error);
     }
     profiler_.reset();
     window_.reset();
+    warm_launches_ = warm_epochs_ = 0;
+    state_ = State::settling;
+  }
+
+  void report(Run& run) {
+    Profile made = *std::exchange(made_, std::nullopt);
+    window_.reset();
     state_ = State::done;
     made.plain_seconds = profiling::median(parts_) * static_cast<double>(made.steps);
+    if (options_.profile.roof) profiling::measure_roofs(made);
     run.say(made.table(10));
     if (!options_.folder.empty()) try {
         made.save(options_.folder);
@@ -208,6 +225,7 @@ class ProfileSteps final : public Callback {
   State state_ = State::skipping;
   Launches launches_;
   std::optional<Profiler> profiler_;
+  std::optional<Profile> made_;   // until times without it are known, too
   std::optional<Window> window_;  // that is timed or recorded now
   std::int64_t begun_ = 0, last_ = 0;
   int warm_launches_ = 0, warm_epochs_ = 0;  // since the training or the recording began

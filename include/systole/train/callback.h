@@ -141,9 +141,9 @@ struct ReduceOnPlateauOptions {
 SYSTOLE_API CallbackRef reduce_on_plateau(ReduceOnPlateauOptions options = {});
 
 // A part of the training under the profiler (profile.h): after `skip` steps, and as many more as it takes
-// until nothing is compiled or captured any more, `steps` by the clock alone and as many recorded. They are
-// rounded up to launches of one size within an epoch; to whole epochs where one has fewer. The folder gets
-// index.html, trace.json and profile.json, fit's output the table.
+// until nothing is compiled or captured any more, `steps` by the clock alone, as many recorded and as many by
+// the clock again. They are rounded up to launches of one size within an epoch; to whole epochs where one has
+// fewer. The folder gets index.html, trace.json and profile.json, fit's output the table.
 struct ProfileStepsOptions {
   std::filesystem::path folder = "profile";
   std::int64_t skip = 10, steps = 50;

@@ -153,7 +153,7 @@ Cotangents pull_back(const Adjoint& a) {
         return out;
       }
       throw Error(ErrorKind::kUnsupported,
-                  fmt::format("gradient of the kernel {}", a.node.as<ir::KernelAttrs>().name),
+                  fmt::format("gradient of kernel_call {}", a.node.as<ir::KernelAttrs>().name),
                   "a kernel has no gradient of its own", "a KernelOp with .backward or .fallback");
     case ir::OpClass::control:
       if (a.node.op == Op::composite) return composite_rule(a);

@@ -87,7 +87,7 @@ Values map_cond(const Mapped& m) {
 Values map_kernel_call(const Mapped& m) {
   if (m.node.graphs.empty())
     throw Error(
-        ErrorKind::kUnsupported, fmt::format("vmap of the kernel {}", m.node.as<ir::KernelAttrs>().name),
+        ErrorKind::kUnsupported, fmt::format("vmap of kernel_call {}", m.node.as<ir::KernelAttrs>().name),
         "it is written for one example and has no graph that could be mapped", "a KernelOp with a .fallback");
   return ir::inline_graph(m.graph, *m.mapper.subgraph(m.node.graphs[0], m.batched, m.results), m.x);
 }

@@ -131,6 +131,8 @@ TEST_F(ProfileCli, LooksAtTheFolderFirst) {
     EXPECT_EQ(refused.code, 1);
     EXPECT_NE(refused.err.find(place), std::string::npos) << refused.err;
   }
+  EXPECT_EQ(run("profile nothing --out none" + std::string(kSmall)).code, 1);
+  EXPECT_FALSE(fs::exists(folder_ / "none"));
   EXPECT_EQ(text_of(folder_ / "site" / "index.html"), "<!DOCTYPE html><title>Mine</title>");
   EXPECT_EQ(run("profile --model mlp --batch 16 --out mine" + std::string(kSmall)).code, 0);
   EXPECT_EQ(run("profile --model mlp --batch 16 --out mine" + std::string(kSmall)).code, 0);  // its own

@@ -924,7 +924,8 @@ TEST_F(ProfileOfAProgram, ATrainingDoesNotEndForItsProfile) {
     EXPECT_THROW(fit(folder, false), Error);
   {
     Profiler other({.roof = false});
-    EXPECT_EQ(fit({}, false).epochs(), 12U);
+    EXPECT_EQ(fit(folder_ / "none", false).epochs(), 12U);
+    EXPECT_FALSE(fs::exists(folder_ / "none"));
     EXPECT_NE(fit({}, true).stopped.find("another one records already"), std::string::npos);
     EXPECT_NO_THROW(static_cast<void>(other.stop()));
   }

@@ -408,9 +408,7 @@ void refuse_unused(const Options& options) {
   refuse(options.batch > 0, !is_graph, "--batch", "anything but a graph, which has --size");
 }
 
-// Made before the work is done, and never that of something else.
-void open_folder(const fs::path& folder) {
-  profiling::make_folder(folder);
+void refuse_foreign_page(const fs::path& folder) {
   const fs::path page = folder / "index.html";
   if (fs::exists(page) && read_text_file(page.string()).find(profiling::kPageMark) == std::string::npos)
     throw Error(ErrorKind::kInvalidArgument, page.string(),
@@ -436,7 +434,8 @@ int run(const Options& options) {
   const std::string out = !options.out.empty()   ? options.out
                           : is_run(options.what) ? (fs::path(options.what) / "profile").string()
                                                  : "profile";
-  open_folder(out);
+  const profiling::Folder folder(out);
+  refuse_foreign_page(out);
   const bench::ForeignLoad load;
   const Made made = make_profile(options);
   if (made.profile.steps == 0 && made.interrupted) {

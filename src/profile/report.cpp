@@ -262,15 +262,21 @@ void write_text(const std::filesystem::path& file, const std::string& text) {
 
 }  // namespace
 
-void profiling::make_folder(const std::filesystem::path& folder) {
+profiling::Folder::Folder(std::filesystem::path folder) : folder_(std::move(folder)) {
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error && !std::filesystem::is_directory(folder))
+  is_new_ = !std::filesystem::exists(folder_, error);
+  std::filesystem::create_directories(folder_, error);
+  if (!error && !std::filesystem::is_directory(folder_))
     error = std::make_error_code(std::errc::not_a_directory);
   if (error)
-    throw Error(ErrorKind::kIo, folder.string(), fmt::format("cannot make the folder: {}", error.message()));
-  if (::access(folder.c_str(), W_OK | X_OK) != 0)
-    throw Error(ErrorKind::kIo, folder.string(), "the folder cannot be written to");
+    throw Error(ErrorKind::kIo, folder_.string(), fmt::format("cannot make the folder: {}", error.message()));
+  if (::access(folder_.c_str(), W_OK | X_OK) != 0)
+    throw Error(ErrorKind::kIo, folder_.string(), "the folder cannot be written to");
+}
+
+profiling::Folder::~Folder() {
+  std::error_code error;  // it is not empty, as a rule
+  if (is_new_) std::filesystem::remove(folder_, error);
 }
 
 std::string Profile::json() const { return json_of(*this, false); }
@@ -295,7 +301,7 @@ void Profile::save_page(const std::filesystem::path& file) const {
 }
 
 void Profile::save(const std::filesystem::path& folder) const {
-  profiling::make_folder(folder);
+  const profiling::Folder made(folder);
   save_page(folder / "index.html");
   save_trace(folder / "trace.json");
   write_text(folder / "profile.json", json() + "\n");

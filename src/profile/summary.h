@@ -29,8 +29,19 @@ void place_under(const Roof& roof, Profile& profile);
 // Of the devices that did much.
 void measure_roofs(Profile& profile);
 
-// A folder for its files; throws kIo where none can be written.
-void make_folder(const std::filesystem::path& folder);
+// A folder for its files, made before there are any, so that one that cannot be is told early: throws kIo. A
+// new one goes again when nothing was written to it.
+class Folder {
+ public:
+  explicit Folder(std::filesystem::path folder);
+  ~Folder();
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+ private:
+  const std::filesystem::path folder_;
+  bool is_new_;
+};
 
 // By begin.
 std::vector<Profile::Span> first_spans(const timeline::Collected& collected, std::size_t most);

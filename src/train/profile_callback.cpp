@@ -66,7 +66,7 @@ class ProfileSteps final : public Callback {
 
   // A folder that cannot be is told before the training has taken its time.
   void begin(Run& run) override {
-    if (!options_.folder.empty()) profiling::make_folder(options_.folder);
+    if (!options_.folder.empty()) folder_.emplace(options_.folder);
     state_ = State::skipping;
     profiler_.reset();
     made_.reset();
@@ -108,6 +108,7 @@ class ProfileSteps final : public Callback {
   }
 
   void abandon() noexcept override {
+    folder_.reset();
     profiler_.reset();
     made_.reset();
     window_.reset();
@@ -224,6 +225,7 @@ class ProfileSteps final : public Callback {
   const ProfileStepsOptions options_;
   State state_ = State::skipping;
   Launches launches_;
+  std::optional<profiling::Folder> folder_;
   std::optional<Profiler> profiler_;
   std::optional<Profile> made_;   // until times without it are known, too
   std::optional<Window> window_;  // that is timed or recorded now

@@ -147,6 +147,13 @@ TEST_F(ProfileCli, PrintsTheTableBeforeItSaves) {
 }
 
 TEST_F(ProfileCli, TakesAsManyStepsAsAreWanted) {
+  // Of 300 steps an epoch: 20 each, as eight launches that may have 40 have 37.
+  const Outcome some =
+      run("profile --model mlp --data 'digits?train=600&test=200' --set train.batch=2 --device cpu --steps "
+          "40 --skip "
+          "0 --no-roof");
+  ASSERT_EQ(some.code, 0) << some.err;
+  EXPECT_EQ(checked("profile")["steps"], 40);
   const Outcome few =
       run("profile --model mlp --data 'digits?train=600&test=200' --set train.batch=2 --device cpu --steps 1 "
           "--skip 0 "

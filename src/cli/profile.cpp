@@ -41,6 +41,7 @@
 #include "systole/tensor/random.h"
 #include "systole/train/trainer.h"
 #include "train/interrupt.h"
+#include "train/steps.h"
 
 namespace systole::cli {
 
@@ -275,6 +276,20 @@ TrainingData random_data(const BuiltModel& model, const Settings& settings, std:
   return data;
 }
 
+// At most so many steps, of which launches of one size make up no more than they must; an epoch's launches
+// are made alike, so one may have fewer than it is allowed.
+std::int64_t launch_for(std::int64_t steps, const training::EpochShape& epoch) {
+  std::int64_t best = steps, least = 0;
+  for (std::int64_t allowed = steps; 2 * allowed >= steps && allowed > 0; --allowed) {
+    const std::int64_t size = training::plan_epoch(epoch, allowed).at(0).steps,
+                       all = (steps + size - 1) / size * size;
+    if (least > 0 && all >= least) continue;
+    best = allowed;
+    least = all;
+  }
+  return best;
+}
+
 // A launch of more steps than are wanted is made one of those. False: Ctrl-C came before it was known.
 bool shorten_launches(training::Trainer& trainer, const data::Source& train, training::FitOptions& fit,
                       std::int64_t steps) {
@@ -285,7 +300,12 @@ bool shorten_launches(training::Trainer& trainer, const data::Source& train, tra
     run.stop("its first launch is known");
   })};
   const training::FitResult result = trainer.fit(train, first);
-  if (size > steps) fit.steps_per_call = steps;
+  if (size > steps)
+    fit.steps_per_call =
+        launch_for(steps, {.samples = train.endless() ? fit.steps_per_epoch * fit.batch : train.size(),
+                           .batch = fit.batch,
+                           .steps = fit.steps_per_epoch,
+                           .drop_last = fit.drop_last});
   return !result.interrupted;
 }
 

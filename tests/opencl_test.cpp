@@ -15,6 +15,7 @@
 #include "scratch_folder.h"
 #include "systole/ops.h"
 #include "systole/runtime.h"
+#include "systole/systole.h"
 #if __has_include(<CL/cl.h>)
 #include "backend/opencl/device.h"
 #endif
@@ -369,14 +370,24 @@ TEST_F(OpenCl, ARefusedKernelGivesTheDriversWords) {
   EXPECT_NE(words.find("undeclared_name"), std::string::npos) << words;
 }
 
-class OpenClCache : public ScratchFolder {};
+class OpenClCache : public ScratchFolder {
+ protected:
+  OpenClCache() {
+    for (const auto& [name, value] : settings()) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~OpenClCache() override {
+    for (const auto& [name, value] : settings()) ::unsetenv(name.c_str());
+  }
+  void SetUp() override {
+    if (runtime::backend("opencl").devices().empty())
+      GTEST_SKIP() << runtime::backend("opencl").unavailable_reason();
+  }
+  std::vector<std::pair<std::string, std::string>> settings() const {
+    return {{"SYSTOLE_CACHE", "1"}, {"SYSTOLE_CACHE_DIR", folder_.string()}, {"SYSTOLE_CACHE_MIN_MS", "0"}};
+  }
+};
 
 TEST_F(OpenClCache, ABinaryThatTheDriverRefusesIsMadeAnew) {
-  if (runtime::backend("opencl").devices().empty())
-    GTEST_SKIP() << runtime::backend("opencl").unavailable_reason();
-  const std::vector<std::pair<std::string, std::string>> settings{
-      {"SYSTOLE_CACHE", "1"}, {"SYSTOLE_CACHE_DIR", folder_.string()}, {"SYSTOLE_CACHE_MIN_MS", "0"}};
-  for (const auto& [name, value] : settings) ::setenv(name.c_str(), value.c_str(), 1);
   const opencl::Device& device = *opencl::devices().at(0);
   const std::string source = "__kernel void one(__global float* x) { x[0] = 1; }";
   device.build(source);
@@ -387,7 +398,28 @@ TEST_F(OpenClCache, ABinaryThatTheDriverRefusesIsMadeAnew) {
   const opencl::Program program = device.build(source);
   EXPECT_TRUE(opencl::Device::kernel(program, "one"));
   EXPECT_NE(runtime::disk_cache()->find(device.cache_key(source)), "no program");
-  for (const auto& [name, value] : settings) ::unsetenv(name.c_str());
+}
+
+// The driver's own compiler takes 20 ms to find what it compiled before.
+TEST_F(OpenClCache, AProgramsOwnSourceIsKeptAsItsBinaryToo) {
+  const auto launched = [](int times) {
+    SourceModule module("opencl:0", R"(
+      __kernel void fill(__global float* y, const float with) { y[get_global_id(0)] = TIMES * with; })",
+                        {.defines = {{"TIMES", std::to_string(times)}}});
+    DeviceArray<float> y("opencl:0", {3});
+    module.get_function("fill")({.block = {3}})(y, 1.5f);  // its parameters are known of a binary, too
+    return y.to_host();
+  };
+  const auto entries = [] { return runtime::disk_cache()->usage().entries; };
+  EXPECT_EQ(launched(2), (std::vector<float>{3, 3, 3}));
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_EQ(launched(2), (std::vector<float>{3, 3, 3}));
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_EQ(launched(4), (std::vector<float>{6, 6, 6}));
+  EXPECT_EQ(entries(), 2u);
+  for (const auto& each : std::filesystem::recursive_directory_iterator(folder_))
+    if (each.is_regular_file()) std::filesystem::resize_file(each.path(), each.file_size() / 2);
+  EXPECT_EQ(launched(2), (std::vector<float>{3, 3, 3}));
 }
 
 // A driver that fails for one device: here an id that is none.

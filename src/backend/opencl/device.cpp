@@ -180,22 +180,21 @@ std::string Device::binary_of(cl_program program) const {
   return binary;
 }
 
-// Null when the driver does not take it.
-Program Device::from_binary(const std::string& binary) const {
+Program Device::from_binary(std::string_view binary, const std::string& flags) const {
   cl_int status = CL_SUCCESS, loaded = CL_SUCCESS;
   const std::size_t size = binary.size();
   const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
   Program program =
       owned(api().clCreateProgramWithBinary(context_.get(), 1, &id_, &size, &bytes, &loaded, &status));
   if (status != CL_SUCCESS || loaded != CL_SUCCESS) return owned(nullptr);
-  if (api().clBuildProgram(program.get(), 1, &id_, options_.c_str(), nullptr, nullptr) != CL_SUCCESS)
+  if (api().clBuildProgram(program.get(), 1, &id_, flags.c_str(), nullptr, nullptr) != CL_SUCCESS)
     return owned(nullptr);
   return program;
 }
 
-runtime::CacheKey Device::cache_key(const std::string& source) const {
+runtime::CacheKey Device::cache_key(const std::string& source, const std::string& flags) const {
   runtime::CacheKey key("opencl");
-  key.add(source).add(name_).add(driver_).add(options_);
+  key.add(source).add(name_).add(driver_).add(flags);
   return key;
 }
 
@@ -204,7 +203,7 @@ Program Device::build(const std::string& source) const {
   const std::optional<runtime::DiskCache> cache = runtime::disk_cache();
   if (cache)
     if (const std::optional<std::string> known = cache->find(key)) {
-      if (Program program = from_binary(*known)) return program;
+      if (Program program = from_binary(*known, options_)) return program;
       cache->remove(key);
     }
   const auto start = std::chrono::steady_clock::now();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/opencl/api.h"
@@ -56,11 +57,14 @@ class Device {
   // Throws kInternal with the driver's words for a source that it refuses.
   Program build(const std::string& source) const;
   static Kernel kernel(const Program& program, const std::string& name);
-  runtime::CacheKey cache_key(const std::string& source) const;  // under which the binary is kept
+  // Under which the binary is kept of what was built with these flags; of build() without.
+  runtime::CacheKey cache_key(const std::string& source) const { return cache_key(source, options_); }
+  runtime::CacheKey cache_key(const std::string& source, const std::string& flags) const;
+  std::string binary_of(cl_program program) const;
+  Program from_binary(std::string_view binary,
+                      const std::string& flags) const;  // null: the driver refuses it
 
  private:
-  Program from_binary(const std::string& binary) const;
-  std::string binary_of(cl_program program) const;
   void compile(cl_program program) const;
 
   cl_device_id id_;

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <functional>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "backend/opencl/source_types.h"
+#include "runtime/disk_cache.h"
 #include "runtime/source_text.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
@@ -372,6 +375,30 @@ void define_values_with_spaces(SourceOptions& options) {
 
 }  // namespace
 
+namespace {
+
+struct Built {
+  Program program{nullptr, [](cl_program) {}};
+  std::string log;
+};
+
+// What is kept on disk: the length of the log, the log, the driver's binary.
+std::string to_entry(const Device& device, const Built& built) {
+  return fmt::format("{}\n{}{}", built.log.size(), built.log, device.binary_of(built.program.get()));
+}
+std::optional<Built> from_entry(const Device& device, std::string_view entry, const std::string& flags) {
+  std::size_t length = 0;
+  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), length);
+  const auto begin = static_cast<std::size_t>(end - entry.data()) + 1;
+  if (error != std::errc() || begin > entry.size() || length > entry.size() - begin) return std::nullopt;
+  Built built{device.from_binary(entry.substr(begin + length), flags),
+              std::string(entry.substr(begin, length))};
+  if (!built.program) return std::nullopt;
+  return built;
+}
+
+}  // namespace
+
 std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& source, bool is_portable,
                                                            const SourceOptions& options, int ordinal) {
   const Device& device = *devices().at(static_cast<std::size_t>(ordinal));
@@ -381,26 +408,39 @@ std::shared_ptr<const runtime::SourceProgram> build_source(const std::string& so
   define_values_with_spaces(given);
   const std::string text =
       runtime::source_head(codegen::Dialect::opencl, is_portable, given, source) + source;
-  const char* begin = text.c_str();
-  const std::size_t size = text.size();
-  cl_int status = CL_SUCCESS;
-  Program program(api().clCreateProgramWithSource(device.context(), 1, &begin, &size, &status),
-                  [](cl_program p) { api().clReleaseProgram(p); });
-  check(status, "clCreateProgramWithSource");
   std::string flags = "-cl-kernel-arg-info";
   const std::string own = fmt::format("{}", fmt::join(given.flags.opencl, " "));
   if (own.find("-cl-std") == std::string::npos) flags += " -cl-std=CL1.2";
   flags += " " + own;
-  cl_device_id id = device.id();
-  status = api().clBuildProgram(program.get(), 1, &id, flags.c_str(), nullptr, nullptr);
-  if (status == CL_INVALID_BUILD_OPTIONS)
-    throw Error(ErrorKind::kInvalidArgument, fmt::format("kernel source on {}", where),
-                "the driver does not know the flags", {}, own);
-  if (status == CL_BUILD_PROGRAM_FAILURE)
-    runtime::refuse_source(where, source, options, log_of(device, program.get()));
-  check(status, "clBuildProgram");
-  std::string log = log_of(device, program.get());
-  return std::make_shared<OpenClProgram>(device, std::move(program), std::move(log), text, flags, where);
+  // Headers may change without the text.
+  const std::optional<runtime::DiskCache> cache =
+      source.find("#include") != std::string::npos ? std::nullopt : runtime::disk_cache();
+  const runtime::CacheKey key = device.cache_key(text, flags);
+  std::optional<Built> built;
+  if (const std::optional<std::string> entry = cache ? cache->find(key) : std::nullopt) {
+    built = from_entry(device, *entry, flags);
+    if (!built) cache->remove(key);
+  }
+  if (!built) {
+    const char* begin = text.c_str();
+    const std::size_t size = text.size();
+    cl_int status = CL_SUCCESS;
+    built = Built{Program(api().clCreateProgramWithSource(device.context(), 1, &begin, &size, &status),
+                          [](cl_program p) { api().clReleaseProgram(p); }),
+                  {}};
+    check(status, "clCreateProgramWithSource");
+    cl_device_id id = device.id();
+    status = api().clBuildProgram(built->program.get(), 1, &id, flags.c_str(), nullptr, nullptr);
+    if (status == CL_INVALID_BUILD_OPTIONS)
+      throw Error(ErrorKind::kInvalidArgument, fmt::format("kernel source on {}", where),
+                  "the driver does not know the flags", {}, own);
+    built->log = log_of(device, built->program.get());
+    if (status == CL_BUILD_PROGRAM_FAILURE) runtime::refuse_source(where, source, options, built->log);
+    check(status, "clBuildProgram");
+    if (cache) cache->store(key, to_entry(device, *built));
+  }
+  return std::make_shared<OpenClProgram>(device, std::move(built->program), std::move(built->log), text,
+                                         flags, where);
 }
 
 std::shared_ptr<const runtime::SourceCall> source_call(const Device& device, const lower::Step& step) {

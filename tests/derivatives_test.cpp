@@ -434,7 +434,8 @@ TEST(Derivatives, RefusalsNameTheOpAndTheReason) {
                 .find("gradient of while_loop: reverse mode needs"),
             std::string::npos);
   EXPECT_NE(refused("%x: f32[3]", "%y = kernel_call(%x) {name=\"k\", results=[f32[3]]} return %y")
-                .find("without a body"),
+                .find("gradient of kernel_call k: a kernel has no gradient of its own; expected a KernelOp "
+                      "with .backward"),
             std::string::npos);
   EXPECT_NE(refused("%x: i32[3]", "return %x").find("only floats have gradients"), std::string::npos);
   // A way through integers is no way: the gradient is zero.

@@ -8,6 +8,8 @@
 #include <limits>
 #include <ostream>
 
+#include "base/lasting.h"
+
 namespace systole {
 
 namespace {
@@ -18,7 +20,7 @@ std::shared_ptr<std::byte> allocate(const Type& type, bool zero) {
   const std::size_t bytes = static_cast<std::size_t>(type.bytes());
   if (bytes == 0) {  // all of them share a place: a file may have very many
     alignas(kAlignment) static std::byte nothing[kAlignment];
-    static const std::shared_ptr<std::byte> shared(nothing, [](std::byte*) {});
+    static const auto& shared = lasting<std::shared_ptr<std::byte>>(nothing, [](std::byte*) {});
     return shared;
   }
   // calloc leaves large zero pages to the kernel; over-allocate to align by hand so that one path serves

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/env.h"
+#include "base/lasting.h"
 #include "systole/base/error.h"
 
 namespace systole {
@@ -27,7 +28,7 @@ struct LogState {
 };
 
 LogState& state() {
-  static LogState log_state;
+  static LogState& log_state = lasting<LogState>();
   return log_state;
 }
 

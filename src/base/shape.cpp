@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/lasting.h"
 #include "systole/base/error.h"
 
 namespace systole {
@@ -38,7 +39,7 @@ class SymbolTable {
 };
 
 SymbolTable& symbols() {
-  static SymbolTable table;
+  static SymbolTable& table = lasting<SymbolTable>();
   return table;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "base/lasting.h"
 #include "compile/simplify/rules.h"
 #include "systole/compile/passes.h"
 #include "systole/ir/rewriter.h"
@@ -15,12 +16,12 @@ namespace {
 using RulesByOp = std::vector<std::vector<const Rule*>>;
 
 const RulesByOp& rules_by_op() {
-  static const RulesByOp table = [] {
+  static const RulesByOp& table = lasting<RulesByOp>([] {
     RulesByOp by_op(ir::all_ops().size());
     for (std::span<const Rule> rules : {elementwise_rules(), movement_rules(), control_rules()})
       for (const Rule& rule : rules) by_op[static_cast<std::size_t>(rule.op)].push_back(&rule);
     return by_op;
-  }();
+  }());
   return table;
 }
 

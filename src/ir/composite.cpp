@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/lasting.h"
 #include "systole/ir/rewriter.h"
 
 namespace systole::ir {
@@ -30,7 +31,7 @@ void add(Registry& registry, CompositeDef def) {
 }
 
 Registry& empty_registry() {
-  static Registry registry;
+  static Registry& registry = lasting<Registry>();
   return registry;
 }
 

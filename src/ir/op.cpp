@@ -2,6 +2,8 @@
 
 #include <unordered_map>
 
+#include "base/lasting.h"
+
 namespace systole::ir {
 
 namespace {
@@ -19,11 +21,12 @@ std::span<const OpInfo> all_ops() { return kOps; }
 const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
 
 std::optional<Op> find_op(std::string_view name) {
-  static const std::unordered_map<std::string_view, Op> by_name = [] {
-    std::unordered_map<std::string_view, Op> map;
+  using Names = std::unordered_map<std::string_view, Op>;
+  static const Names& by_name = lasting<Names>([] {
+    Names map;
     for (const OpInfo& op : kOps) map.emplace(op.name, op.op);
     return map;
-  }();
+  }());
   const auto it = by_name.find(name);
   return it == by_name.end() ? std::nullopt : std::optional(it->second);
 }

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "base/lasting.h"
 #include "ir/hash.h"
 #include "systole/base/error.h"
 
@@ -131,7 +132,7 @@ std::vector<ExecutableRef> ExecutableCache::trim() {
 
 ExecutableCache& executable_cache() {
   // Never destroyed, like the backends its executables belong to.
-  static ExecutableCache& cache = *std::make_unique<ExecutableCache>(256, std::int64_t{256} << 20).release();
+  static ExecutableCache& cache = lasting<ExecutableCache>(256, std::int64_t{256} << 20);
   return cache;
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/lasting.h"
 #include "base/log.h"
 #include "systole/base/error.h"
 
@@ -35,7 +36,7 @@ struct Registry {
 
 // Never destroyed: a program's static objects may hold executables until its very end.
 Registry& registry() {
-  static Registry& instance = *std::make_unique<Registry>().release();
+  static Registry& instance = lasting<Registry>();
   return instance;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/lasting.h"
+
 namespace systole::runtime {
 
 namespace {
@@ -164,19 +166,20 @@ std::optional<NumberType> number_type(std::string_view words, const Typedefs& ty
       scalar = text.substr(0, digits);
       lanes = n;
     }
-  static const std::map<std::string, DType, std::less<>> kNumbers = {
-      {"char", DType::i8},      {"uchar", DType::u8},          {"short", DType::i16},
-      {"ushort", DType::u16},   {"int", DType::i32},           {"uint", DType::u32},
-      {"long", DType::i64},     {"ulong", DType::u64},         {"float", DType::f32},
-      {"longlong", DType::i64}, {"ulonglong", DType::u64},     {"double", DType::f64},
-      {"half", DType::f16},     {"bool", DType::boolean},      {"_Bool", DType::boolean},
-      {"s_i8", DType::i8},      {"s_i16", DType::i16},         {"s_i32", DType::i32},
-      {"s_i64", DType::i64},    {"s_u8", DType::u8},           {"s_u16", DType::u16},
-      {"s_u32", DType::u32},    {"s_u64", DType::u64},         {"s_bool", DType::u8},
-      {"int8_t", DType::i8},    {"int16_t", DType::i16},       {"int32_t", DType::i32},
-      {"int64_t", DType::i64},  {"uint8_t", DType::u8},        {"uint16_t", DType::u16},
-      {"uint32_t", DType::u32}, {"uint64_t", DType::u64},      {"size_t", DType::u64},
-      {"__half", DType::f16},   {"__nv_bfloat16", DType::bf16}};
+  using Numbers = std::map<std::string, DType, std::less<>>;
+  static const Numbers& kNumbers = lasting<Numbers>(
+      Numbers{{"char", DType::i8},      {"uchar", DType::u8},          {"short", DType::i16},
+              {"ushort", DType::u16},   {"int", DType::i32},           {"uint", DType::u32},
+              {"long", DType::i64},     {"ulong", DType::u64},         {"float", DType::f32},
+              {"longlong", DType::i64}, {"ulonglong", DType::u64},     {"double", DType::f64},
+              {"half", DType::f16},     {"bool", DType::boolean},      {"_Bool", DType::boolean},
+              {"s_i8", DType::i8},      {"s_i16", DType::i16},         {"s_i32", DType::i32},
+              {"s_i64", DType::i64},    {"s_u8", DType::u8},           {"s_u16", DType::u16},
+              {"s_u32", DType::u32},    {"s_u64", DType::u64},         {"s_bool", DType::u8},
+              {"int8_t", DType::i8},    {"int16_t", DType::i16},       {"int32_t", DType::i32},
+              {"int64_t", DType::i64},  {"uint8_t", DType::u8},        {"uint16_t", DType::u16},
+              {"uint32_t", DType::u32}, {"uint64_t", DType::u64},      {"size_t", DType::u64},
+              {"__half", DType::f16},   {"__nv_bfloat16", DType::bf16}});
   if (const auto known = kNumbers.find(scalar); known != kNumbers.end())
     return NumberType{known->second, lanes};
   // C's own spellings, in any order: "unsigned", "long long int", "short unsigned".

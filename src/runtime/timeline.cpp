@@ -31,6 +31,7 @@
 
 #include "base/env.h"
 #include "base/file.h"
+#include "base/lasting.h"
 #include "base/log.h"
 #include "systole/base/error.h"
 
@@ -171,7 +172,7 @@ struct Writer {
 
 // Never destroyed: threads may record until the very end.
 Writer& writer() {
-  static Writer& instance = *std::make_unique<Writer>().release();
+  static Writer& instance = lasting<Writer>();
   return instance;
 }
 
@@ -186,7 +187,7 @@ void Writer::open(const std::string& wanted) {
   // Not emptied before it is ours.
   const int opened = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (opened < 0) throw failure(name, "the timeline cannot be written");
-  struct stat info {};
+  struct stat info{};
   if (::fstat(opened, &info) == 0 && !S_ISREG(info.st_mode)) {
     ::close(opened);
     throw Error(ErrorKind::kIo, name, "the timeline cannot be written: it is not a regular file");
@@ -454,7 +455,7 @@ struct Usages {
 
 // Never destroyed: what uses memory may outlive what is static.
 Usages& usages() {
-  static Usages& instance = *std::make_unique<Usages>().release();
+  static Usages& instance = lasting<Usages>();
   return instance;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/lasting.h"
 #include "tensor/record.h"
 #include "tensor/thread_state.h"
 
@@ -19,7 +20,7 @@ struct Table {
 };
 
 Table& table() {
-  static Table& instance = *std::make_unique<Table>().release();
+  static Table& instance = lasting<Table>();
   return instance;
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/lasting.h"
 #include "tensor/cut.h"
 #include "tensor/devices.h"
 
@@ -69,9 +70,8 @@ class Cache {
   CacheCounts counts_;
 };
 
-// Never destroyed: Tensors may be static objects.
 Cache& cache() {
-  static Cache& instance = *std::make_unique<Cache>().release();
+  static Cache& instance = lasting<Cache>();
   return instance;
 }
 
@@ -340,7 +340,7 @@ bool ready(const Tensor& x, std::string_view where) {
 }  // namespace
 
 std::mutex& record_mutex() {
-  static std::mutex& mutex = *std::make_unique<std::mutex>().release();
+  static std::mutex& mutex = lasting<std::mutex>();
   return mutex;
 }
 

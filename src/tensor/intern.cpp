@@ -4,6 +4,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/lasting.h"
+
 namespace systole::recording {
 
 namespace {
@@ -19,9 +21,8 @@ struct Table {
   }
 };
 
-// Never destroyed: Tensors may be static objects.
 Table& table() {
-  static Table& instance = *std::make_unique<Table>().release();
+  static Table& instance = lasting<Table>();
   return instance;
 }
 

@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "base/lasting.h"
 #include "eval/philox.h"
 #include "ops/common.h"
 #include "systole/base/error.h"
@@ -141,11 +142,11 @@ std::vector<Tensor> split(const Tensor& key, std::int64_t n) {
 }
 
 Variable default_key() {
-  static const Variable stream = [] {
+  static const Variable& stream = lasting<Variable>([] {
     Variable made(key(0), "random.key", false);
     made.cell()->roams = true;
     return made;
-  }();
+  }());
   return stream;
 }
 

@@ -14,10 +14,10 @@
 #include <set>
 #include <thread>
 
+#include "../child_check.h"
 #include "../trainer_fixture.h"
 #include "backend/cuda/queues.h"
 #include "base/log.h"
-#include "child_check.h"
 #include "fake_check.h"
 #include "profile/summary.h"
 #include "systole/backend/cuda.h"

@@ -173,17 +173,12 @@ void FakeDriver::run(FakeKernel& kernel, const std::string& name, const FakeLaun
                      std::vector<std::vector<std::byte>> parameters, int gpu) {
   if (lost_[static_cast<std::size_t>(gpu)]) return;
   std::vector<void*> places;
-  std::vector<Allocation*> arrays;  // that it may write
-  for (std::vector<std::byte>& parameter : parameters) {
-    places.push_back(parameter.data());
-    Address address = 0;
-    if (parameter.size() == sizeof address) std::memcpy(&address, parameter.data(), sizeof address);
-    const auto after = memory_.upper_bound(address);
-    if (after == memory_.begin() || !checks_.compares_orders) continue;
-    Allocation* const array = std::prev(after)->second.get();
-    if (address >= std::prev(after)->first + array->size) continue;
-    if (std::find(arrays.begin(), arrays.end(), array) == arrays.end()) arrays.push_back(array);
-  }
+  for (std::vector<std::byte>& parameter : parameters) places.push_back(parameter.data());
+  // What it may write: variables and what tables of addresses lead to are no parameters.
+  std::vector<Allocation*> arrays;
+  if (checks_.compares_orders)
+    for (const auto& [address, array] : memory_)
+      if (array->gpu == gpu) arrays.push_back(array.get());
   const auto contents = [&] {
     std::vector<std::vector<std::byte>> all;
     for (const Allocation* array : arrays)

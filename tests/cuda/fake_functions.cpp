@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backend/cuda/cubin.h"
+#include "base/lasting.h"
 #include "fake_objects.h"
 
 namespace systole::cuda {
@@ -118,7 +119,7 @@ struct FakeFunctions {
 
   // One context per GPU, never freed: what a program keeps to its end is destroyed in it.
   static Context context_of(int device) {
-    static auto& contexts = *new std::map<int, ContextObject>;
+    static auto& contexts = lasting<std::map<int, ContextObject>>();
     return &contexts.try_emplace(device, ContextObject{device}).first->second;
   }
   static Status cuDevicePrimaryCtxRetain(Context* context, int device) {

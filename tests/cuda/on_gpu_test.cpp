@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "../child_check.h"
 #include "../error_check.h"
 #include "backend/cuda/buffer.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/session.h"
-#include "child_check.h"
 #include "systole/backend/cuda.h"
 #include "systole/ops.h"
 #include "systole/runtime.h"

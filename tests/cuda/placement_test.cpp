@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "child_check.h"
+#include "../child_check.h"
 #include "fake_check.h"
 #include "systole/backend/cuda.h"
 #include "systole/runtime.h"

@@ -1,7 +1,8 @@
 #pragma once
 
 // Random numbers from explicit keys. A key is u32[2], the key of a Philox-4x32-10 generator: the same key
-// gives the same numbers, on every device, so a key is used once and split for more.
+// gives the same numbers, on every device (normal ones but for their last places), so a key is used once and
+// split for more.
 //
 //   Tensor k = random::key(42);
 //   auto parts = random::split(k);

@@ -19,6 +19,7 @@
 #include "backend/cpu/onednn_product.h"
 #include "backend/patterns/on_result.h"
 #include "backend/tuning.h"
+#include "base/lasting.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "codegen/kernel.h"
@@ -112,12 +113,12 @@ std::string processor() {
 }
 
 const tuning::Device& this_device() {
-  static const tuning::Device only{"cpu", [] {
-                                     const dnnl::VersionObject& version = *dnnl::api().version();
-                                     return fmt::format("{}{}, {} threads, oneDNN {}.{}.{}", processor(),
-                                                        instruction_set(), thread_count(), version.major,
-                                                        version.minor, version.patch);
-                                   }()};
+  static const tuning::Device& only = lasting<tuning::Device>(
+      tuning::Device{"cpu", [] {
+                       const dnnl::VersionObject& version = *dnnl::api().version();
+                       return fmt::format("{}{}, {} threads, oneDNN {}.{}.{}", processor(), instruction_set(),
+                                          thread_count(), version.major, version.minor, version.patch);
+                     }()});
   return only;
 }
 
@@ -222,7 +223,7 @@ class Trial {
 void tell(const Facts& facts, const Decision& decision, const Choice& choice) {
   if (!log_enabled(LogLevel::info)) return;
   static std::mutex mutex;
-  static std::set<std::string> once;
+  static auto& once = lasting<std::set<std::string>>();
   const std::lock_guard lock(mutex);
   if (once.insert(facts.name + facts.details).second)
     log(LogLevel::info, fmt::format("cpu: {}: {}: {}", facts.name, told(choice), decision.times));

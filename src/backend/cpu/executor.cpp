@@ -18,6 +18,7 @@
 #include "backend/patterns/layers.h"
 #include "backend/patterns/product.h"
 #include "backend/step_text.h"
+#include "base/lasting.h"
 #include "base/parallel.h"
 #include "codegen/kernel.h"
 #include "compile/links.h"
@@ -118,7 +119,7 @@ void generate(const lower::Program& program, const std::string& prefix, Compiled
 }  // namespace
 
 const lower::Target& target() {
-  static const CpuTarget only;
+  static const CpuTarget& only = lasting<CpuTarget>();
   return only;
 }
 

@@ -13,6 +13,7 @@
 
 #include "backend/cpu/jit_compilers.h"
 #include "base/env.h"
+#include "base/lasting.h"
 #include "base/log.h"
 #include "codegen/math/math.h"
 #include "runtime/disk_cache.h"
@@ -96,7 +97,7 @@ struct Ladder {
 };
 
 const Ladder& ladder() {
-  static const Ladder found = [] {
+  static const Ladder& found = lasting<Ladder>([] {
     Ladder made;
     if (std::unique_ptr<Compiler> module = clang_module())
       made.module = std::make_unique<Rung>(std::move(module));
@@ -105,7 +106,7 @@ const Ladder& ladder() {
     made.vain = vain_variables();
     for (const auto& [setting, why] : made.vain) log(LogLevel::warn, fmt::format("{}: {}", setting, why));
     return made;
-  }();
+  }());
   return found;
 }
 
@@ -185,7 +186,7 @@ KernelFunction Library::find(const std::string& name) const {
 }
 
 const std::vector<std::string>& instruction_sets() {
-  static const std::vector<std::string> sets = [] {
+  static const std::vector<std::string>& sets = lasting<std::vector<std::string>>([] {
     std::vector<std::string> found = {"sse2"};
     const bool avx2 =
         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
@@ -194,7 +195,7 @@ const std::vector<std::string>& instruction_sets() {
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
       found.insert(found.begin(), "avx512");
     return found;
-  }();
+  }());
   return sets;
 }
 

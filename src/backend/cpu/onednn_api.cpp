@@ -8,6 +8,7 @@
 #include "backend/loaded.h"
 #include "backend/packages.h"
 #include "base/env.h"
+#include "base/lasting.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "systole/base/error.h"
@@ -89,7 +90,7 @@ std::string load(Api& api) {
 }
 
 const runtime::Loaded<Api>& found() {
-  static const runtime::Loaded<Api> only(load);
+  static const auto& only = lasting<runtime::Loaded<Api>>(load);
   return only;
 }
 

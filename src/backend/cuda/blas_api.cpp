@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/libraries.h"
+#include "base/lasting.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda::lt {
@@ -38,7 +39,7 @@ std::string load(Api& api) {
 const Api* replacement = nullptr;
 
 const Loaded<Api>& found() {
-  static const Loaded<Api> only(load);
+  static const auto& only = lasting<Loaded<Api>>(load);
   return only;
 }
 
@@ -58,7 +59,7 @@ void check(int status, const char* call) {
 
 Handle handle(const Device& device) {
   static std::mutex mutex;
-  static std::vector<Handle> handles;  // by ordinal
+  static auto& handles = lasting<std::vector<Handle>>();  // by ordinal
   const std::lock_guard lock(mutex);
   const auto i = static_cast<std::size_t>(device.ordinal());
   if (handles.size() <= i) handles.resize(i + 1, nullptr);

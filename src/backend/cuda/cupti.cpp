@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "base/lasting.h"
 #include "base/log.h"
 
 namespace systole::cuda::cupti {
@@ -156,7 +157,7 @@ class Recorder {
 
 // Never destroyed: threads of CUPTI's may call until the very end.
 Recorder& recorder() {
-  static Recorder& only = *std::make_unique<Recorder>().release();
+  static Recorder& only = lasting<Recorder>();
   return only;
 }
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "backend/cuda/libraries.h"
+#include "base/lasting.h"
 
 namespace systole::cuda::cupti {
 
@@ -24,7 +25,7 @@ std::string load(Api& api) {
 }  // namespace
 
 const Api* find_library(std::string& absence) {
-  static const Loaded<Api> only(load);
+  static const auto& only = lasting<Loaded<Api>>(load);
   absence = only.absence;
   return absence.empty() ? &only.api : nullptr;
 }

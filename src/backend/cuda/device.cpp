@@ -8,6 +8,7 @@
 #include "backend/cuda/cupti.h"
 #include "backend/cuda/pinned_ring.h"
 #include "backend/cuda/recorded_move.h"
+#include "base/lasting.h"
 #include "base/log.h"
 
 namespace systole::cuda {
@@ -426,8 +427,7 @@ Devices find_devices() {
 }
 
 const Devices& all_devices() {
-  // Never destroyed: memory may outlive what is static.
-  static const Devices& all = *std::make_unique<Devices>(find_devices()).release();
+  static const Devices& all = lasting<Devices>(find_devices());
   return all;
 }
 

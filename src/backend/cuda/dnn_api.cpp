@@ -6,6 +6,7 @@
 #include <array>
 
 #include "backend/cuda/libraries.h"
+#include "base/lasting.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda::dnn {
@@ -38,11 +39,11 @@ std::string load(void*& library, Api& api) {
 }
 
 const Found& found() {
-  static const Found only = [] {
+  static const Found& only = lasting<Found>([] {
     Found made;
     made.absence = load(made.library, made.api);
     return made;
-  }();
+  }());
   return only;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/cuda/dnn_plan.h"
+#include "base/lasting.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda::dnn {
@@ -51,7 +52,7 @@ std::vector<int> small(const std::vector<std::int64_t>& numbers) {
 }  // namespace
 
 const Layers& layers() {
-  static const Found only = load();
+  static const Found& only = lasting<Found>(load());
   if (!only.absence.empty()) throw Error(ErrorKind::kUnsupported, "cudnn", only.absence);
   return only.layers;
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/lasting.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda {
@@ -34,11 +35,11 @@ std::string load(Driver& driver) {
 }
 
 const Found& found() {
-  static const Found only = [] {
+  static const Found& only = lasting<Found>([] {
     Found made;
     made.reason = load(made.driver);
     return made;
-  }();
+  }());
   return only;
 }
 

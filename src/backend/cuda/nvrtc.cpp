@@ -13,6 +13,7 @@
 
 #include "backend/cuda/libraries.h"
 #include "base/env.h"
+#include "base/lasting.h"
 #include "systole/base/error.h"
 
 namespace systole::cuda {
@@ -158,7 +159,7 @@ std::string load(Api& api) {
 }
 
 const Loaded<Api>& found() {
-  static const Loaded<Api> only(load);
+  static const auto& only = lasting<Loaded<Api>>(load);
   return only;
 }
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "base/lasting.h"
 #include "systole/base/error.h"
 
 namespace systole::opencl {
@@ -32,7 +33,7 @@ Found load() {
 }
 
 const Found& found() {
-  static const Found loaded = load();
+  static const Found& loaded = lasting<Found>(load());
   return loaded;
 }
 

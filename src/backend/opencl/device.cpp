@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/env.h"
+#include "base/lasting.h"
 #include "base/log.h"
 #include "systole/base/error.h"
 
@@ -243,7 +244,7 @@ Devices opened(const std::vector<cl_device_id>& ids) {
 }
 
 const Devices& all_devices() {
-  static const Devices found = [] {
+  static const Devices& found = lasting<Devices>([] {
     std::vector<cl_device_id> all;
     cl_uint count = 0;
     // A loader without a platform answers with an error.
@@ -259,7 +260,7 @@ const Devices& all_devices() {
       all.insert(all.end(), ids.begin(), ids.end());
     }
     return opened(all);
-  }();
+  }());
   return found;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/lasting.h"
 #include "codegen/math/texts.h"
 #include "systole/base/error.h"
 
@@ -50,7 +51,7 @@ void cut(std::string_view text, std::vector<Function>& out) {
 }
 
 const Library& library() {
-  static const Library built = [] {
+  static const Library& built = lasting<Library>([] {
     Library l;
     for (const std::string& text :
          {algebraic_text(), exponential_text(), logarithm_text(), trigonometric_text(), double_text(),
@@ -58,7 +59,7 @@ const Library& library() {
       cut(text, l.functions);
     for (std::size_t i = 0; i < l.functions.size(); ++i) l.index.emplace(l.functions[i].name, i);
     return l;
-  }();
+  }());
   return built;
 }
 

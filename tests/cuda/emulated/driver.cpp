@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/lasting.h"
 #include "code.h"
 
 namespace systole::emulated {
@@ -16,20 +17,20 @@ namespace systole::emulated {
 namespace {
 
 cuda::FakeDriver& fake() {
-  static auto* const only = [] {
-    // For the life of the process: statics of the program's own still destroy what they have.
-    auto* const made = new cuda::FakeDriver({{.name = "Emulated GPU", .bytes = std::size_t{8} << 30}});
+  static cuda::FakeDriver& only = []() -> cuda::FakeDriver& {
+    auto& made = lasting<cuda::FakeDriver>(
+        std::vector<cuda::FakeGpu>{{.name = "Emulated GPU", .bytes = std::size_t{8} << 30}});
     const auto number = [](const char* name) {
       const char* const text = std::getenv(name);
       return text == nullptr ? 0ull : std::strtoull(text, nullptr, 10);
     };
-    made->run_code([](std::string_view file) { return std::make_shared<Code>(file); },
-                   {.seed = number("SYSTOLE_EMULATED_SEED"),
-                    .compares_orders = number("SYSTOLE_EMULATED_RACES") != 0,
-                    .guards_memory = number("SYSTOLE_EMULATED_SANITIZE") == 0});
+    made.run_code([](std::string_view file) { return std::make_shared<Code>(file); },
+                  {.seed = number("SYSTOLE_EMULATED_SEED"),
+                   .compares_orders = number("SYSTOLE_EMULATED_RACES") != 0,
+                   .guards_memory = number("SYSTOLE_EMULATED_SANITIZE") == 0});
     return made;
   }();
-  return *only;
+  return only;
 }
 
 }  // namespace

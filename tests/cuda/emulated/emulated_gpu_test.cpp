@@ -93,6 +93,22 @@ TEST_F(EmulatedGpu, GroupsShareMemory) {
   EXPECT_EQ(y.to_host()[0], 95 * 96);
 }
 
+// Each kernel runs twice here, to compare.
+TEST_F(EmulatedGpu, LeavesVariablesAndWhatTablesLeadToAsOneRunDoes) {
+  SourceModule module(kDevice, R"(
+    __device__ int calls;
+    extern "C" __global__ void count(float* const* table) {
+      atomicAdd(&calls, 1);
+      if (threadIdx.x == 0) table[0][0] += 1;
+    })");
+  DeviceArray<float> y(kDevice, {1});
+  const DeviceArray<std::uint64_t> table(kDevice, std::vector<std::uint64_t>{y.address()});
+  for (int i = 0; i < 3; ++i) module.get_function("count")({.grid = {1}, .block = {5}})(table);
+  module.synchronize();
+  EXPECT_EQ(module.global<int>("calls").to_host()[0], 15);
+  EXPECT_EQ(y.to_host()[0], 3);
+}
+
 TEST_F(EmulatedGpu, FindsThatABarrierIsMissing) {
   SourceModule module(kDevice, kSum, {.defines = {{"MEET", ""}}});
   DeviceArray<float> x(kDevice, counted(96)), y(kDevice, {1});

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/lasting.h"
+
 // Saves what a function must keep on the stack that is left, and takes the other one.
 asm(R"(
   .text
@@ -114,7 +116,7 @@ class Group {
 
  private:
   static std::vector<char*>& stacks() {  // kept from launch to launch
-    static std::vector<char*> all;
+    static auto& all = lasting<std::vector<char*>>();
     return all;
   }
   static char* new_stack() {

@@ -20,11 +20,11 @@ constexpr const char* kSmall = " --device cpu --steps 6 --skip 2 --no-roof";
 
 class ProfileCli : public CommandFolder {
  protected:
-  // Ctrl-C after so many seconds.
+  // Ctrl-C after so many seconds. Without --foreground it comes twice, and the second ends the process.
   Outcome interrupted(const std::string& arguments, int seconds) {
-    const std::string line = "cd '" + folder_.string() + "' && timeout --preserve-status -s INT " +
-                             std::to_string(seconds) + " '" + SYSTOLE_COMMAND + "' " + arguments +
-                             " < /dev/null > stdout 2> stderr";
+    const std::string line = "cd '" + folder_.string() +
+                             "' && timeout --foreground --preserve-status -s INT " + std::to_string(seconds) +
+                             " '" + SYSTOLE_COMMAND + "' " + arguments + " < /dev/null > stdout 2> stderr";
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "stdout"),
             text_of(folder_ / "stderr")};

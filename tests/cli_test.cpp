@@ -118,9 +118,9 @@ TEST_F(CliTest, HelpExplainsEveryCommandWithExamples) {
   EXPECT_EQ(help.code, 0);
   EXPECT_TRUE(help.err.empty()) << help.err;
   for (const char* word :
-       {"eval", "fmt", "ops", "devices", "doctor", "Examples", "systole eval model.sir --in"})
+       {"run", "fmt", "ops", "devices", "doctor", "Examples", "systole run model.sir --in"})
     EXPECT_NE(help.out.find(word), std::string::npos) << word;
-  for (const char* command : {"eval", "fmt", "ops", "devices", "doctor"}) {
+  for (const char* command : {"run", "fmt", "ops", "devices", "doctor"}) {
     const Outcome own = run(std::string(command) + " --help");
     EXPECT_EQ(own.code, 0) << command;
     EXPECT_NE(own.out.find(std::string("systole ") + command), std::string::npos) << own.out;
@@ -131,18 +131,18 @@ TEST_F(CliTest, VersionIsOneLine) { EXPECT_EQ(run("--version").out, "systole " S
 
 TEST_F(CliTest, WrongUsageExitsWithTwo) {
   EXPECT_EQ(run("").code, 2);
-  expect_usage_error(run("evla model.sir"), "there is no command 'evla'; did you mean 'eval'?");
+  expect_usage_error(run("exprot model.sir"), "there is no command 'exprot'; did you mean 'export'?");
   expect_usage_error(run("dev"), "did you mean 'devices'?");
   expect_usage_error(run("xyzzy"), "there is no command 'xyzzy'; see systole --help");
   expect_usage_error(run("ops --yaml"), "--yaml");
-  expect_usage_error(run("eval"), "FILE is required");
+  expect_usage_error(run("run"), "FILE is required");
   expect_usage_error(run("ops --json --markdown"), "exclude each other; see systole ops --help");
   expect_usage_error(run("fmt - --write"), "--write needs a file");
 }
 
 TEST_F(CliTest, EvalSavesResultsByName) {
   write_affine();
-  const Outcome outcome = run("eval affine.sir --in x.npy w.npy b.npy --out out.npz --device reference");
+  const Outcome outcome = run("run affine.sir --in x.npy w.npy b.npy --out out.npz --device reference");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(outcome.out.empty());
   const std::vector<io::NamedArray> results = io::load_npz(folder_ / "out.npz");
@@ -160,7 +160,7 @@ TEST_F(CliTest, EvalTakesArraysInOrderByNameAndFromArchivesMixed) {
                                                                     {"unused", Literal::scalar(1.0f)}});
   for (const char* in :
        {"b=b.npy weights.npz x.npy", "x.npy weights.npz b.npy", "weights.npz x=x.npy b=b.npy"}) {
-    const Outcome outcome = run(std::string("eval affine.sir --out out.npz --no-optimize --in ") + in);
+    const Outcome outcome = run(std::string("run affine.sir --out out.npz --no-optimize --in ") + in);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(io::load_npz(folder_ / "out.npz")[0].value.to_doubles(), affine_y_) << in;
   }
@@ -168,7 +168,7 @@ TEST_F(CliTest, EvalTakesArraysInOrderByNameAndFromArchivesMixed) {
 
 TEST_F(CliTest, EvalPrintsNameTypeAndValuesWithoutOut) {
   write_affine();
-  const Outcome outcome = run("eval - --in x.npy w.npy b.npy", kAffine);
+  const Outcome outcome = run("run - --in x.npy w.npy b.npy", kAffine);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(outcome.out.starts_with("y: f32[3,2]\n")) << outcome.out;
   EXPECT_NE(outcome.out.find("-396.5"), std::string::npos) << outcome.out;
@@ -185,7 +185,7 @@ TEST_F(CliTest, EvalWritesOneResultAsNpyAndReadsSmallFloatsAsBits) {
         x.mutable_values<T>()[static_cast<std::size_t>(i)] = static_cast<T>(i + 0.5);
     });
     io::save_npy(folder_ / "x.npy", x);
-    const Outcome outcome = run("eval neg.sir --in x.npy --out y.npy");
+    const Outcome outcome = run("run neg.sir --in x.npy --out y.npy");
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(io::load_npy(folder_ / "y.npy").reinterpreted(dtype).to_doubles(),
               (std::vector<double>{-0.5, -1.5, -2.5}));
@@ -200,14 +200,14 @@ graph @main(%x: f32[2]) mesh(d=3) {
 }
 )");
   io::save_npy(folder_ / "x.npy", Literal::of<float>({3, 2}, {1, 2, 10, 20, 100, 200}));
-  const Outcome outcome = run("eval mesh.sir --in x.npy --out y.npy --device reference");
+  const Outcome outcome = run("run mesh.sir --in x.npy --out y.npy --device reference");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(io::load_npy(folder_ / "y.npy").type(), (Type{DType::f32, {3, 2}}));
   EXPECT_EQ(io::load_npy(folder_ / "y.npy").to_doubles(),
             (std::vector<double>{111, 222, 111, 222, 111, 222}));
 
   io::save_npy(folder_ / "x.npy", Literal::of<float>({2}, {1, 2}));
-  expect_failure(run("eval mesh.sir --in x.npy"), "x.npy: the graph runs on 3 devices");
+  expect_failure(run("run mesh.sir --in x.npy"), "x.npy: the graph runs on 3 devices");
 }
 
 TEST_F(CliTest, EvalRunsAShardedGraphOnOrdinaryArraysAsCompileDoes) {
@@ -225,7 +225,7 @@ graph @main(%x: f32[4,2] sharding([d], [])) mesh(d=2) {
 
   write("sharded.sir", kSharded);
   io::save_npy(folder_ / "x.npy", x);
-  const Outcome outcome = run("eval sharded.sir --in x.npy --out y.npy --device reference");
+  const Outcome outcome = run("run sharded.sir --in x.npy --out y.npy --device reference");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(io::load_npy(folder_ / "y.npy").type(), x.type());
   EXPECT_EQ(io::load_npy(folder_ / "y.npy").to_doubles(), doubled);
@@ -234,17 +234,17 @@ graph @main(%x: f32[4,2] sharding([d], [])) mesh(d=2) {
 TEST_F(CliTest, EvalNamesTheFileWhoseShapeIsWrong) {
   write_affine();
   io::save_npy(folder_ / "b.npy", Literal::of<float>({3}, {0, 0, 0}));
-  expect_failure(run("eval affine.sir --in x.npy w.npy b.npy"), "error: b.npy: input 2 \"b\"");
+  expect_failure(run("run affine.sir --in x.npy w.npy b.npy"), "error: b.npy: input 2 \"b\"");
   io::save_npz(folder_ / "all.npz", std::vector<io::NamedArray>{{"x", Literal::of<float>({2}, {1, 2})},
                                                                 {"w", io::load_npy(folder_ / "w.npy")},
                                                                 {"b", Literal::of<float>({2}, {1, 2})}});
-  expect_failure(run("eval affine.sir --in all.npz"), "error: all.npz: x: input 0 \"x\"");
+  expect_failure(run("run affine.sir --in all.npz"), "error: all.npz: x: input 0 \"x\"");
 
   write("two.sir",
         "systole.ir 1\ngraph @main(%x: f32[N], %y: f32[N]) {\n  %z = add(%x, %y)\n  return %z\n}\n");
   io::save_npy(folder_ / "three.npy", Literal::of<float>({3}, {1, 2, 3}));
   io::save_npy(folder_ / "four.npy", Literal::of<float>({4}, {1, 2, 3, 4}));
-  const Outcome contradiction = run("eval two.sir --in three.npy four.npy");
+  const Outcome contradiction = run("run two.sir --in three.npy four.npy");
   expect_failure(contradiction, "error: four.npy: ");
   expect_failure(contradiction, "N = 4, an earlier one 3");
 }
@@ -255,12 +255,12 @@ TEST_F(CliTest, UnnamedInputsAreListedByNumber) {
         "  return %2\n}\n");
   io::save_npy(folder_ / "x.npy", Literal::of<float>({2}, {1, 2}));
   io::save_npy(folder_ / "i.npy", Literal::of<std::int32_t>({2}, {1, 2}));
-  expect_usage_error(run("eval add.sir"), "inputs without an array: input 0: f32[2], input 1: f32[2];");
-  expect_usage_error(run("eval add.sir --in a=x.npy"), "its inputs are input 0: f32[2], input 1: f32[2]");
-  expect_usage_error(run("eval add.sir --in =x.npy"), "the graph has no input");
-  expect_failure(run("eval add.sir --in x.npy i.npy"), "i.npy: wrong dtype for input 1;");
+  expect_usage_error(run("run add.sir"), "inputs without an array: input 0: f32[2], input 1: f32[2];");
+  expect_usage_error(run("run add.sir --in a=x.npy"), "its inputs are input 0: f32[2], input 1: f32[2]");
+  expect_usage_error(run("run add.sir --in =x.npy"), "the graph has no input");
+  expect_failure(run("run add.sir --in x.npy i.npy"), "i.npy: wrong dtype for input 1;");
   io::save_npz(folder_ / "x.npz", std::vector<io::NamedArray>{{"", Literal::of<float>({2}, {1, 2})}});
-  expect_usage_error(run("eval add.sir --in x.npz"), "inputs without an array: input 0");
+  expect_usage_error(run("run add.sir --in x.npz"), "inputs without an array: input 0");
 }
 
 TEST_F(CliTest, ResultsWithoutANameNeverTakeTheNameOfAnother) {
@@ -273,7 +273,7 @@ TEST_F(CliTest, ResultsWithoutANameNeverTakeTheNameOfAnother) {
   graph.output(x, "2");
   write("g.sir", ir::print(graph));
   io::save_npy(folder_ / "x.npy", Literal::scalar(3.0f));
-  const Outcome outcome = run("eval g.sir --in x.npy --out y.npz");
+  const Outcome outcome = run("run g.sir --in x.npy --out y.npz");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::vector<io::NamedArray> results = io::load_npz(folder_ / "y.npz");
   const std::pair<const char*, float> wanted[] = {{"1", 3}, {"1_", -3}, {"2__", 6}, {"2_", 3}, {"2", 3}};
@@ -286,32 +286,40 @@ TEST_F(CliTest, ResultsWithoutANameNeverTakeTheNameOfAnother) {
 
 TEST_F(CliTest, EvalNamesTheArgumentThatIsWrong) {
   write_affine();
-  expect_usage_error(run("eval affine.sir --in x.npy"), "inputs without an array: w: f32[2,2], b: f32[2]");
-  expect_usage_error(run("eval affine.sir --in x.npy w.npy b.npy b.npy"), "more arrays than inputs");
-  expect_usage_error(run("eval affine.sir --in q=x.npy"),
+  expect_usage_error(run("run affine.sir --in x.npy"), "inputs without an array: w: f32[2,2], b: f32[2]");
+  expect_usage_error(run("run affine.sir --in x.npy w.npy b.npy b.npy"), "more arrays than inputs");
+  expect_usage_error(run("run affine.sir --in q=x.npy"),
                      "the graph has no input q; its inputs are x: f32[N,2]");
-  expect_usage_error(run("eval affine.sir --in x=x.npy x=x.npy"), "input x is given twice");
-  expect_usage_error(run("eval affine.sir --in x.txt"), "expected FILE.npy");
-  expect_usage_error(run("eval affine.sir --in x.npy w.npy b.npy --out y.txt"),
+  expect_usage_error(run("run affine.sir --in x=x.npy x=x.npy"), "input x is given twice");
+  expect_usage_error(run("run affine.sir --in x.txt"), "expected FILE.npy");
+  expect_usage_error(run("run affine.sir --in x.npy w.npy b.npy --out y.txt"),
                      "expected FILE.npz or FILE.npy");
-  expect_usage_error(run("eval affine.sir --in x.npy w.npy b.npy --out y.npy"),
+  expect_usage_error(run("run affine.sir --in x.npy w.npy b.npy --out y.npy"),
                      "the graph has 2 results; use .npz");
-  expect_failure(run("eval affine.sir --in x.npy w.npy no.npy"), "no.npy: cannot open");
-  expect_failure(run("eval no.sir"), "no.sir: cannot open");
-  expect_failure(run("eval affine.sir --in x.npy w.npy b.npy --device warp:0"), "warp");
+  expect_failure(run("run affine.sir --in x.npy w.npy no.npy"), "no.npy: cannot open");
+  expect_failure(run("run no.sir"), "no.sir: cannot open");
+  expect_failure(run("run affine.sir --in x.npy w.npy b.npy --device warp:0"), "warp");
 
   io::save_npy(folder_ / "b.npy", Literal::of<double>({2}, {0, 0}));
-  expect_failure(run("eval affine.sir --in x.npy w.npy b.npy"),
+  expect_failure(run("run affine.sir --in x.npy w.npy b.npy"),
                  "b.npy: wrong dtype for input b; in Python: array.astype('float32'); expected f32, got f64");
   io::save_npy(folder_ / "b.npy", Literal::of<float>({3}, {0, 0, 0}));
-  const Outcome shape = run("eval affine.sir --in x.npy w.npy b.npy --out out.npz");
+  const Outcome shape = run("run affine.sir --in x.npy w.npy b.npy --out out.npz");
   expect_failure(shape, "b.npy");
   EXPECT_FALSE(fs::exists(folder_ / "out.npz"));
 }
 
+TEST_F(CliTest, ACommandsOldNameWorksAndSaysThePresentOne) {
+  const Outcome old = run("eval affine.sir --in x.npy w.npy b.npy");
+  EXPECT_EQ(old.code, 0) << old.err;
+  EXPECT_EQ(old.out, run("run affine.sir --in x.npy w.npy b.npy").out);
+  EXPECT_NE(old.err.find("`systole eval` is now `systole run`"), std::string::npos) << old.err;
+  EXPECT_EQ(run("--help").out.find("  eval "), std::string::npos);
+}
+
 TEST_F(CliTest, MalformedTextIsLocated) {
   const Outcome outcome =
-      run("eval -", "systole.ir 1\ngraph @main(%x: f32[2]) {\n  %y = nag(%x)\n  return %y\n}\n");
+      run("run -", "systole.ir 1\ngraph @main(%x: f32[2]) {\n  %y = nag(%x)\n  return %y\n}\n");
   expect_failure(outcome, "<stdin>:3:8");
   expect_failure(run("fmt -", "systole.ir 999"), "<stdin>:1:12");
   expect_failure(run("fmt -", "\x1b[31m"), "got '\\x1b'");  // nothing that drives the terminal
@@ -432,7 +440,7 @@ TEST_F(CliTest, DoctorAndRunsAgreeOnTheCompiler) {
   EXPECT_NE(doctor.out.find("repair: much slower than kernels: apt install"), std::string::npos)
       << doctor.out;
   EXPECT_NE(doctor.out.find("FAIL     /bin/false: does not compile"), std::string::npos) << doctor.out;
-  const Outcome eval = run("eval affine.sir --in x.npy w.npy b.npy --device cpu", "", nothing + "/bin/false");
+  const Outcome eval = run("run affine.sir --in x.npy w.npy b.npy --device cpu", "", nothing + "/bin/false");
   EXPECT_EQ(eval.code, 0) << eval.err;
   EXPECT_NE(eval.err.find("systole: warning: steps are evaluated without kernels: /bin/false"),
             std::string::npos)
@@ -444,7 +452,7 @@ TEST_F(CliTest, DoctorAndRunsAgreeOnTheCompiler) {
 
 TEST_F(CliTest, ATraceThatCannotBeWrittenIsTold) {
   write_affine();
-  const std::string eval = "eval affine.sir --in x.npy w.npy b.npy --device reference";
+  const std::string eval = "run affine.sir --in x.npy w.npy b.npy --device reference";
   const std::string clean = "env -u SYSTOLE_LOG SYSTOLE_TRACE=";
   for (const auto& [file, reason] :
        {std::pair{"no/trace.json", "No such file or directory"}, {"/dev/full", "it is not a regular file"}}) {

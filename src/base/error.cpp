@@ -6,8 +6,9 @@ namespace {
 
 std::string sentence(const std::string& where, const std::string& message, const std::string& expected,
                      const std::string& got) {
-  std::string text = where.empty() ? message : where + ": " + message;
-  if (!expected.empty()) text += "; expected " + expected;
+  std::string text = where.empty() || message.empty() ? where + message : where + ": " + message;
+  if (!expected.empty())
+    text += (message.empty() && !where.empty() ? ": expected " : "; expected ") + expected;
   if (!got.empty()) text += (expected.empty() ? "; got " : ", got ") + got;
   return text;
 }

@@ -29,7 +29,7 @@ Action add_predict(CLI::App& app);
 Action add_summary(CLI::App& app);
 Action add_plot(CLI::App& app);
 Action add_new(CLI::App& app);
-Action add_eval(CLI::App& app);
+Action add_run(CLI::App& app);
 Action add_fmt(CLI::App& app);
 Action add_export(CLI::App& app);
 Action add_compile(CLI::App& app);
@@ -49,7 +49,7 @@ inline constexpr Command kCommands[] = {
     {"summary", "Show the layers, shapes and parameters of a model", add_summary},
     {"plot", "Draw loss, accuracy and confusion matrix of runs", add_plot},
     {"new", "Write a project to begin with", add_new},
-    {"eval", "Run a graph on arrays from .npy and .npz files", add_eval},
+    {"run", "Run a graph on arrays from .npy and .npz files", add_run},
     {"fmt", "Print a graph in its canonical form", add_fmt},
     {"export", "Write a graph in another system's format", add_export},
     {"compile", "Show the steps, memory and kernels a graph becomes", add_compile},
@@ -62,6 +62,12 @@ inline constexpr Command kCommands[] = {
     {"data", "Fetch data sets, and show what they hold", add_data},
     {"cache", "Show or clear the cache of compiled programs", add_cache},
 };
+
+// Names that commands had before: they go on working, with a note on stderr.
+struct OldName {
+  std::string_view old, now;
+};
+inline constexpr OldName kOldNames[] = {{"eval", "run"}};
 
 // Options that contradict each other or name nothing; exit code 2.
 struct UsageError : std::runtime_error {

@@ -18,10 +18,10 @@
 #include "cli/cli.h"
 #include "cli/sizes.h"
 #include "cli/terminal.h"
+#include "cli/train/graph_file.h"
 #include "codegen/kernel.h"
 #include "compile/program.h"
 #include "systole/compile/passes.h"
-#include "systole/ir/text.h"
 
 namespace systole::cli {
 
@@ -90,8 +90,7 @@ ir::Graph graph_of(const Options& options) {
     return bench::step_graph(work);
   }
   if (const std::string message = misnamed_step(options.file); !message.empty()) throw UsageError(message);
-  const ir::Graph graph = ir::parse(read_text(options.file), options.file == "-" ? "<stdin>" : options.file);
-  return bound(graph, options.sizes);
+  return bound(read_graph(options.file), options.sizes);
 }
 
 void add_kernels(const lower::Program& program, const std::string& prefix, codegen::Dialect dialect,
@@ -154,7 +153,8 @@ int run(const Options& options) {
 Action add_compile(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("FILE", options->file,
-                 "a graph, - for standard input, or a training step of systole bench: T1, T6")
+                 "a graph (- is standard input), a saved model, the folder of a run, or a\ntraining step of "
+                 "systole bench: T1, T6")
       ->required()
       ->type_name("");
   app.add_option("--target", options->target, "cpu (the default), opencl or cuda")->type_name("NAME");
@@ -167,7 +167,8 @@ Action add_compile(CLI::App& app) {
       ->type_name("NAME=NUMBER")
       ->allow_extra_args(false);
   app.footer(
-      "Examples:\n  systole compile T1 --explain\n  systole compile step.sir --target cuda --source > "
+      "Examples:\n  systole compile T1 --explain\n  systole compile runs/mnist --size N=64\n  systole "
+      "compile step.sir --target cuda --source > "
       "kernels.cu");
   return [options] { return run(*options); };
 }

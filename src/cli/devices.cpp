@@ -57,7 +57,7 @@ int list_devices() {
 }  // namespace
 
 Action add_devices(CLI::App& app) {
-  app.footer("Give a name from the first column to systole eval --device.");
+  app.footer("Give a name from the first column to systole run --device.");
   return list_devices;
 }
 

@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 #include "cli/sizes.h"
 #include "cli/terminal.h"
+#include "cli/train/graph_file.h"
 #include "codegen/stablehlo.h"
-#include "systole/ir/text.h"
 
 namespace systole::cli {
 
@@ -23,8 +23,7 @@ struct Options {
 };
 
 int write(const Options& options) {
-  const ir::Graph graph = ir::parse(read_text(options.file), options.file == "-" ? "<stdin>" : options.file);
-  const std::string text = codegen::stablehlo(bound(graph, options.sizes));
+  const std::string text = codegen::stablehlo(bound(read_graph(options.file), options.sizes));
   if (options.out.empty())
     put(text);
   else
@@ -36,7 +35,9 @@ int write(const Options& options) {
 
 Action add_export(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "a graph; - is standard input")->required()->type_name("");
+  app.add_option("FILE", options->file, "a graph (- is standard input), a saved model or the folder of a run")
+      ->required()
+      ->type_name("");
   app.add_option("--format", options->format, "what to write: stablehlo")
       ->check(CLI::IsMember({"stablehlo"}))
       ->type_name("NAME");
@@ -44,7 +45,10 @@ Action add_export(CLI::App& app) {
   app.add_option("--size", options->sizes, "the value of a symbolic size, e.g. N=32")
       ->type_name("NAME=NUMBER")
       ->allow_extra_args(false);
-  app.footer("Examples:\n  systole export model.sir -o model.mlir\n  systole export model.sir --size N=32");
+  app.footer(
+      "Examples:\n  systole export model.sir -o model.mlir\n  systole export model.sir --size N=32\n"
+      "  systole export runs/mnist --size N=1 -o mnist.mlir\n\nThe graph of a saved model takes its inputs, "
+      "then its weights.");
   return [options] { return write(*options); };
 }
 

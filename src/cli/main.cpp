@@ -45,7 +45,7 @@ constexpr const char* kExamples = R"(Examples:
   Begin a project of your own:
     systole new fruit --template csv
   Run a graph on two arrays and print the results:
-    systole eval model.sir --in x.npy w.npy
+    systole run model.sir --in x.npy w.npy
 
 `systole COMMAND --help` explains a command. docs/command_line.md leads through training, docs/ir.md describes
 graphs.)";
@@ -82,7 +82,22 @@ std::string unknown_command(int argc, char** argv) {
                      meant.empty() ? "see systole --help" : fmt::format("did you mean '{}'?", meant));
 }
 
+// A command's old name becomes the present one.
+void rename_old_command(int argc, char** argv) {
+  if (argc < 2) return;
+  for (const OldName& name : kOldNames) {
+    if (argv[1] != name.old) continue;
+    fmt::print(stderr, "systole: note: `systole {0}` is now `systole {1}`; {0} still works\n", name.old,
+               name.now);
+    static std::string now;
+    now = name.now;
+    argv[1] = now.data();
+    return;
+  }
+}
+
 int run(int argc, char** argv) {
+  rename_old_command(argc, argv);
   CLI::App app(
       "Systole trains, measures and uses models on any device, and runs the graphs they are made of.",
       "systole");

@@ -97,7 +97,7 @@ ir::Graph read_graph(const Options& options) {
       if (d.is_static()) continue;
       if (!symbol.empty() && d.symbol_name() != symbol)
         throw UsageError(
-            fmt::format("{} has the symbolic sizes {} and {}; bind them with systole eval or fmt",
+            fmt::format("{} has the symbolic sizes {} and {}; bind them with systole run or fmt",
                         options.model, symbol, d.symbol_name()));
       symbol = d.symbol_name();
     }

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,16 +15,32 @@
 #include "cli/train/settings.h"
 #include "cli/train/training.h"
 #include "cli/train/value.h"
+#include "systole/base/error.h"
 
 namespace systole::cli {
 
 namespace {
 
+// Keys that are options too: --epochs 3 is --set train.epochs=3.
+constexpr std::string_view kKeyOptions[] = {
+    "train.epochs",  "train.batch",     "train.lr",   "train.optimizer", "train.schedule", "train.loss",
+    "train.metrics", "train.precision", "train.seed", "data.validation", "data.augment",   "model.weights",
+};
+
 struct Options {
   std::string file, model, data, device, out;
   std::vector<std::string> sets;
+  std::array<std::string, std::size(kKeyOptions)> key_values;  // of kKeyOptions; empty: not given
   bool fresh = false, keys = false, markdown = false;
 };
+
+std::string option_of(std::string_view key) { return fmt::format("--{}", key.substr(key.find('.') + 1)); }
+
+const Key& key_named(std::string_view full) {
+  for (const Key& key : keys())
+    if (full == fmt::format("{}.{}", key.section, key.name)) return key;
+  throw Error(ErrorKind::kInternal, std::string(full), "no such key");
+}
 
 int show_keys(bool markdown) {
   if (markdown) {
@@ -60,7 +78,9 @@ void prefer_command_line(Table& given) {
 
 int run(const Options& options) {
   if (options.keys) return show_keys(options.markdown);
-  if (options.file.empty() && options.data.empty() && options.sets.empty())
+  const bool has_key = std::any_of(options.key_values.begin(), options.key_values.end(),
+                                   [](const std::string& value) { return !value.empty(); });
+  if (options.file.empty() && options.data.empty() && options.sets.empty() && !has_key)
     throw UsageError("nothing says what to train: give a TOML file, or --model and --data");
   Table given = options.file.empty() ? Table{} : read_toml(options.file);
   const auto set = [&](const char* key, const std::string& value, const char* option) {
@@ -69,6 +89,9 @@ int run(const Options& options) {
   set("model.name", options.model, "--model");
   set("data.source", options.data, "--data");
   set("train.device", options.device, "--device");
+  for (std::size_t i = 0; i < std::size(kKeyOptions); ++i)
+    if (const std::string& value = options.key_values[i]; !value.empty())
+      set_path(given, kKeyOptions[i], parse_value(value, option_of(kKeyOptions[i])));
   for (const std::string& assignment : options.sets) apply_set(given, assignment);
   prefer_command_line(given);
   return train(settings_of(given), {options.out, options.fresh});
@@ -89,15 +112,21 @@ Action add_train(CLI::App& app) {
   app.add_option("-o,--out", options->out,
                  "the folder of the run; one that is there goes on where it stopped; else runs/DATA-MODEL-N")
       ->type_name("RUN");
+  for (std::size_t i = 0; i < std::size(kKeyOptions); ++i) {
+    const Key& key = key_named(kKeyOptions[i]);
+    app.add_option(option_of(kKeyOptions[i]), options->key_values[i],
+                   fmt::format("{} ({})", key.help, kKeyOptions[i]))
+        ->type_name("VALUE");
+  }
   app.add_option("--set", options->sets, "any key, over what the file says; may be given again")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_flag("--fresh", options->fresh, "begin anew in a folder that is there");
+  app.add_flag("--fresh", options->fresh, "begin again in a folder that is there");
   app.add_flag("--keys", options->keys, "list every key with its kind, default and meaning, and leave");
   app.add_flag("--markdown", options->markdown, "with --keys: as tables of docs/command_line.md");
   app.footer(
       "Examples:\n"
-      "  systole train --model mlp --data digits --set train.epochs=3\n"
+      "  systole train --model mlp --data digits --epochs 3 --lr 0.01\n"
       "  systole train --model cnn3 --data mnist:data/mnist --device cuda --out runs/mnist\n"
       "  systole train run.toml --set train.lr=0.01 --set 'data.augment=[flip, crop 4]'\n\n"
       "The last line of the output is the result: test accuracy 0.9781 loss 0.0721\n"

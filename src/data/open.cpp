@@ -6,9 +6,11 @@
 #include <charconv>
 #include <functional>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "base/nearest.h"
+#include "data/fetch.h"
 #include "data/open.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
@@ -181,6 +183,27 @@ const Kind kKinds[] = {
      }},
 };
 
+// A place that is missing, or given where there is none.
+Error wrong_place(std::string_view spec, const Kind& kind) {
+  const std::string where = "data " + std::string(spec);
+  if (!kind.needs_place)
+    return Error(ErrorKind::kInvalidArgument, where, "this set is part of the program",
+                 std::string(kind.name));
+  const std::vector<KnownSet>& sets = known_sets();
+  if (std::none_of(sets.begin(), sets.end(), [&](const KnownSet& set) { return set.name == kind.name; }))
+    return Error(ErrorKind::kInvalidArgument, where, "the place of the data is missing",
+                 fmt::format("{}:PLACE", kind.name));
+  const std::string folder = fmt::format("data/{}", kind.name);  // where `systole data get` puts it
+  std::error_code code;
+  return Error(
+      ErrorKind::kInvalidArgument, where, "the folder of the data is missing",
+      fs::is_directory(folder, code)
+          ? fmt::format("{}:{}, which is there", kind.name, folder)
+          : fmt::format("{0}:FOLDER; `systole data get {0}` fetches the files into {1} (--from ADDRESS "
+                        "takes them from a mirror)",
+                        kind.name, folder));
+}
+
 }  // namespace
 
 TrainTest open(std::string_view spec) { return open_all(spec).both; }
@@ -198,10 +221,7 @@ Opened open_all(std::string_view spec) {
   for (const Kind& known : kKinds) {
     names.push_back(known.name);
     if (known.name != kind) continue;
-    if (known.needs_place == place.empty())
-      throw Error(ErrorKind::kInvalidArgument, "data " + std::string(spec),
-                  known.needs_place ? "where is it?" : "this set is part of the program",
-                  known.needs_place ? fmt::format("{}:PLACE", kind) : std::string(kind));
+    if (known.needs_place == place.empty()) throw wrong_place(spec, known);
     Options options(rest, "data " + std::string(spec));
     TrainTest both = known.read(fs::path(place), options);
     return {std::move(both), options.rate};

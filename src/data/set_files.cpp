@@ -23,8 +23,9 @@ fs::path found_in(const fs::path& folder, const std::string& name, std::string_v
     if (fs::path file = folder / dotted; fs::is_regular_file(file, code)) return file;
   }
   throw Error(ErrorKind::kNotFound, folder.string(), "a file is missing",
-              fmt::format("{0}, {0}.gz or {0}.xz; systole data get {1} --out {2} fetches it", name, set,
-                          folder.string()),
+              fmt::format("{0}, {0}.gz or {0}.xz; `systole data get {1} --out {2}` fetches it, with --from "
+                          "ADDRESS from a mirror",
+                          name, set, folder.string()),
               fs::is_directory(folder, code) ? "" : "no folder");
 }
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <set>
 
+#include "cli/train/graph_file.h"
 #include "systole/base/error.h"
 #include "systole/tensor/shaping.h"
 #include "train/steps.h"
@@ -25,31 +25,33 @@ losses::Settings loss_settings(const Settings::Train& settings) {
     const std::vector<float> weights(settings.class_weights.begin(), settings.class_weights.end());
     result.class_weights = Tensor(Literal::of<float>({static_cast<std::int64_t>(weights.size())}, weights));
   }
-  const auto number = [](const Entry& entry) -> std::optional<double> {
+  const auto wrong = [](const Entry& entry, std::string_view kind) {
+    return wrong_kind(fmt::format("train.loss_options.{}", entry.key), entry.value, kind);
+  };
+  const auto number = [&](const Entry& entry) -> double {
     if (const double* value = entry.value.get<double>()) return *value;
     if (const auto* value = entry.value.get<std::int64_t>()) return static_cast<double>(*value);
-    return std::nullopt;
+    throw wrong(entry, "a number");
   };
-  const auto flag = [](const Entry& entry) -> std::optional<bool> {
-    const bool* value = entry.value.get<bool>();
-    return value == nullptr ? std::nullopt : std::optional(*value);
+  const auto flag = [&](const Entry& entry) -> bool {
+    if (const bool* value = entry.value.get<bool>()) return *value;
+    throw wrong(entry, "true or false");
   };
   for (const Entry& entry : settings.loss_options) {
-    bool fits = true;
-    if (entry.key == "delta")
-      fits = (result.delta = number(entry)).has_value();
-    else if (entry.key == "beta")
-      fits = (result.beta = number(entry)).has_value();
-    else if (entry.key == "margin")
-      fits = (result.margin = number(entry)).has_value();
-    else if (entry.key == "half")
-      fits = (result.half = flag(entry)).has_value();
-    else if (entry.key == "from_logits")
-      fits = (result.from_logits = flag(entry)).has_value();
-    else if (entry.key == "ignore_index") {
+    if (entry.key == "delta") {
+      result.delta = number(entry);
+    } else if (entry.key == "beta") {
+      result.beta = number(entry);
+    } else if (entry.key == "margin") {
+      result.margin = number(entry);
+    } else if (entry.key == "half") {
+      result.half = flag(entry);
+    } else if (entry.key == "from_logits") {
+      result.from_logits = flag(entry);
+    } else if (entry.key == "ignore_index") {
       const auto* index = entry.value.get<std::int64_t>();
-      if (index != nullptr) result.ignore_index = *index;
-      fits = index != nullptr;
+      if (index == nullptr) throw wrong(entry, "a whole number");
+      result.ignore_index = *index;
     } else {
       constexpr std::string_view kKnown[] = {"delta", "beta",        "margin",
                                              "half",  "from_logits", "ignore_index"};
@@ -57,10 +59,6 @@ losses::Settings loss_settings(const Settings::Train& settings) {
                          fmt::format("there is no key {} in train.loss_options", entry.key), entry.key,
                          kKnown);
     }
-    if (!fits)
-      throw Error(ErrorKind::kInvalidArgument, entry.value.where,
-                  fmt::format("train.loss_options.{} is of another kind", entry.key), "",
-                  described(entry.value));
   }
   return result;
 }
@@ -191,16 +189,7 @@ std::int32_t rate_of(const SavedModel& model) {
 }
 
 SavedModel load_model(const std::string& place, const std::string& device) {
-  std::filesystem::path file = place;
-  if (std::filesystem::is_directory(file)) {
-    file /= "model.safetensors";
-    if (!std::filesystem::exists(file))
-      throw Error(ErrorKind::kNotFound, place,
-                  std::filesystem::exists(std::filesystem::path(place) / "config.toml")
-                      ? "the run has no model yet: it did not end"
-                      : "the folder holds no model.safetensors");
-  }
-  return load(file, {.device = device == "auto" ? "" : device});
+  return load(model_file(place), {.device = device == "auto" ? "" : device});
 }
 
 }  // namespace systole::cli

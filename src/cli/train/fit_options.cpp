@@ -91,9 +91,7 @@ training::CallbackRef make_plateau(const Settings::Train& settings) {
     const double* number = std::get_if<double>(&given.value());
     const auto whole = [&] { return static_cast<std::int64_t>(*number); };
     if (number == nullptr)
-      throw Error(ErrorKind::kInvalidArgument, entry.value.where,
-                  fmt::format("train.schedule_options.{} is of another kind", entry.key), "number",
-                  described(entry.value));
+      throw wrong_kind(fmt::format("train.schedule_options.{}", entry.key), entry.value, "a number");
     if (entry.key == "factor")
       plateau.factor = *number;
     else if (entry.key == "patience")

@@ -130,12 +130,12 @@ std::string_view kind_name() {
     return "number or text";
 }
 
-std::string full_name(const Key& key) { return fmt::format("{}.{}", key.section, key.name); }
-
-Error wrong_kind(const Value& value, std::string_view name, std::string_view wanted) {
-  return Error(ErrorKind::kInvalidArgument, value.where, fmt::format("{} is of another kind", name),
-               std::string(wanted), described(value));
+// "a number", "true or false".
+std::string with_article(const std::string& kind) {
+  return kind == "text" || kind == kind_name<bool>() ? kind : "a " + kind;
 }
+
+std::string full_name(const Key& key) { return fmt::format("{}.{}", key.section, key.name); }
 
 // Whether the value is one of this kind; a whole number is a number, one thing is a list of it.
 template <class T>
@@ -289,7 +289,8 @@ Settings settings_of(const Table& given) {
     if (!known)
       throw unknown_name(part.where, fmt::format("there is no section [{}]", section), section, kSections);
     const Table* table = part.get<Table>();
-    if (table == nullptr) throw wrong_kind(part, section, "a table");
+    if (table == nullptr)
+      throw wrong_kind(section, part, fmt::format("a table, as below a line [{}]", section));
     for (const Entry& entry : *table) {
       const auto key = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const Key& k) {
         return k.section == section && k.name == entry.key;
@@ -307,7 +308,7 @@ Settings settings_of(const Table& given) {
         continue;
       }
       if (!std::visit([&](auto* slot) { return read(entry.value, *slot); }, key->slot(settings)))
-        throw wrong_kind(entry.value, full_name(*key), kind_of(*key));
+        throw wrong_kind(full_name(*key), entry.value, with_article(kind_of(*key)));
     }
   }
   check_model_options(settings.model);

@@ -245,6 +245,13 @@ std::string described(const Value& value) {
   return to_toml(value);
 }
 
+Error wrong_kind(std::string_view key, const Value& value, std::string_view expected) {
+  const std::string* text = value.get<std::string>();
+  std::string got = text != nullptr ? fmt::format("'{}'", *text) : described(value);
+  if (!value.where.empty() && !value.where.starts_with("--")) got += fmt::format(" ({})", value.where);
+  return Error(ErrorKind::kInvalidArgument, std::string(key), "", std::string(expected), std::move(got));
+}
+
 Error unknown_name(std::string where, std::string_view message, std::string_view name,
                    std::span<const std::string_view> known) {
   const std::string_view meant = nearest(name, known);

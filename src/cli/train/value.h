@@ -49,6 +49,9 @@ void set_path(Table& table, std::string_view path, Value value);
 
 std::string described(const Value& value);  // for messages: "the text \"fast\"", "a list"
 
+// "train.lr: expected a number, got 'fast' (run.toml:7)"; without the place where an option gave the value.
+Error wrong_kind(std::string_view key, const Value& value, std::string_view expected);
+
 // kNotFound for a name that is none of these: the message, then the nearest or all that there are.
 Error unknown_name(std::string where, std::string_view message, std::string_view name,
                    std::span<const std::string_view> known);

@@ -1,4 +1,4 @@
-// systole eval: runs a graph on arrays from files. Arguments are matched to the graph's inputs here, so that
+// systole run: runs a graph on arrays from files. Arguments are matched to the graph's inputs here, so that
 // a wrong file is named in the message; symbols get their values from the shapes. A graph with collectives is
 // what one device of its mesh runs: every array then has a leading axis with one entry per device.
 
@@ -291,7 +291,7 @@ int evaluate(const Options& options) {
 
 }  // namespace
 
-Action add_eval(CLI::App& app) {
+Action add_run(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("FILE", options->graph, "the graph; - is standard input")->required()->type_name("");
   app.add_option("--in", options->in,
@@ -314,8 +314,8 @@ entry per device of the mesh; shardings change nothing. Results without a name a
 called 0, 1, …
 
 Examples:
-  systole eval model.sir --in x.npy w.npy
-  systole eval model.sir --in x.npy weights.npz bias=b.npy --out results.npz)");
+  systole run model.sir --in x.npy w.npy
+  systole run model.sir --in x.npy weights.npz bias=b.npy --out results.npz)");
   return [options] { return evaluate(*options); };
 }
 

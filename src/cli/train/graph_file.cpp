@@ -1,0 +1,45 @@
+#include "cli/train/graph_file.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "cli/terminal.h"
+#include "systole/base/error.h"
+#include "systole/io/safetensors.h"
+#include "systole/ir/text.h"
+#include "train/model_file.h"
+
+namespace systole::cli {
+
+namespace fs = std::filesystem;
+
+bool names_saved_model(const std::string& place) {
+  std::error_code code;
+  return place != "-" && (place.ends_with(".safetensors") || fs::is_directory(place, code));
+}
+
+std::string model_file(const std::string& place) {
+  std::error_code code;
+  if (!fs::is_directory(place, code)) return place;
+  const fs::path file = fs::path(place) / "model.safetensors";
+  if (!fs::exists(file, code))
+    throw Error(ErrorKind::kNotFound, place,
+                fs::exists(fs::path(place) / "config.toml", code) ? "the run has no model yet: it did not end"
+                                                                  : "the folder holds no model.safetensors");
+  return file.string();
+}
+
+ir::Graph read_graph(const std::string& place) {
+  if (!names_saved_model(place)) return ir::parse(read_text(place), place == "-" ? "<stdin>" : place);
+  const std::string file = model_file(place);
+  const std::optional<std::string> graph = io::SafetensorsReader(file).metadata(training::kGraphKey);
+  if (!graph)
+    throw Error(ErrorKind::kUnsupported, file, "the file holds weights alone, no graph",
+                "a model that `systole train` or systole::save() wrote");
+  return ir::parse(*graph, fmt::format("{}: {}", file, training::kGraphKey));
+}
+
+}  // namespace systole::cli

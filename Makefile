@@ -1,9 +1,16 @@
 # Short names for the common ways; everything else is cmake --preset and ctest --preset. `make help` lists them.
-.PHONY: build demo test check bench format lint clean help setup
+.PHONY: build install demo test check bench format lint clean help setup
+
+PREFIX ?= /usr/local
 
 build: setup  ## the library and the command, left at build/systole
 	@cmake --preset release --log-level=NOTICE
 	@cmake --build --preset release
+
+install: setup  ## the library, its headers and the command into PREFIX; PREFIX=/usr/local
+	@cmake --preset release --log-level=NOTICE
+	@cmake --build --preset release --target systole_command
+	@cmake --install build --prefix $(PREFIX)
 
 demo: setup  ## trains a network on digits that come with it, and leaves a model, plots and a history in build/demo
 	@cmake --preset release --log-level=NOTICE

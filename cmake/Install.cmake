@@ -1,10 +1,11 @@
 # `cmake --install`: library, headers, ops.def, the command, and the package files behind find_package(Systole). The
-# installed tree names no path of the machine it was built on and may be moved.
+# installed tree names no path of the machine it was built on and may be moved. All of it is built with the target of
+# the command, so `make demo` builds what is installed.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Systole)
 
-install(TARGETS systole EXPORT SystoleTargets
+install(TARGETS systole_library EXPORT SystoleTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/systole DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -29,7 +30,7 @@ if(NOT BUILD_SHARED_LIBS)
       string(APPEND SYSTOLE_CONFIG_DEPENDENCIES "find_dependency(${package})\n")
     endif()
   endforeach()
-  target_link_libraries(systole INTERFACE
+  target_link_libraries(systole_library INTERFACE
     $<INSTALL_INTERFACE:$<LINK_ONLY:Threads::Threads>>
     $<$<BOOL:${OpenMP_CXX_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:gomp>>>
     $<$<BOOL:${fmt_FOUND}>:$<INSTALL_INTERFACE:$<LINK_ONLY:${SYSTOLE_FMT}>>>

@@ -310,6 +310,7 @@ TEST_F(CliTest, EvalNamesTheArgumentThatIsWrong) {
 }
 
 TEST_F(CliTest, ACommandsOldNameWorksAndSaysThePresentOne) {
+  write_affine();
   const Outcome old = run("eval affine.sir --in x.npy w.npy b.npy");
   EXPECT_EQ(old.code, 0) << old.err;
   EXPECT_EQ(old.out, run("run affine.sir --in x.npy w.npy b.npy").out);

@@ -1,4 +1,4 @@
-# Run by ctest with -D build_dir source_dir work_dir compiler has_command; fails with a message at the first surprise.
+# Run by ctest with -D build_dir source_dir work_dir compiler has_command generator ninja installed_files; fails with a message at the first surprise.
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -9,6 +9,17 @@ function(run)
   endif()
   set(output "${output}" PARENT_SCOPE)
 endfunction()
+
+# Building the command builds all that is installed, so that `make demo` is enough for an install.
+if(generator MATCHES Ninja AND has_command)
+  run(${ninja} -C ${build_dir} -t inputs systole)
+  foreach(part IN ITEMS ${installed_files})
+    string(FIND "${output}" "${part}" found)
+    if(found EQUAL -1)
+      message(FATAL_ERROR "${part} is installed, but the target systole does not build it")
+    endif()
+  endforeach()
+endif()
 
 file(REMOVE_RECURSE ${work_dir})
 run(${CMAKE_COMMAND} --install ${build_dir} --prefix ${work_dir}/first_place)

@@ -71,7 +71,8 @@ TEST(Products, DotOuterTensordotTrace) {
   error_of(ErrorKind::kShape, [] { tensordot(ones({2, 3}), ones({2, 3}), {1}, {0}); });
   error_of(ErrorKind::kInvalidArgument, [] { tensordot(ones({2}), ones({2}), 2); });
   expect_tensor(trace(kA), {f64, {}}, {9});
-  expect_tensor(trace(range({2, 2, 2}, i32)), {i32, {2}}, {3, 11});
+  expect_tensor(trace(range({2, 2, 2}, i32)), {DType::i64, {2}}, {3, 11});
+  expect_tensor(trace(tensor({{200, 1}, {1, 100}}, DType::u8)), {DType::u64, {}}, {300});
 }
 
 TEST(Einsum, Formulas) {
@@ -87,6 +88,8 @@ TEST(Einsum, Formulas) {
   expect_tensor(einsum("ij->", {b}), {f64, {}}, {15});
   expect_tensor(einsum("ij,ij->i", {b, b}), {f64, {2}}, {5, 50});
   expect_tensor(einsum("iji->j", {range({2, 3, 2}, i32)}), {i32, {3}}, {7, 11, 15});
+  // As narrow as its operands, unlike sum: np.einsum("i->", np.array([200, 201], np.uint8)) is uint8 145.
+  expect_tensor(einsum("i->", {tensor({200, 201}, DType::u8)}), {DType::u8, {}}, {145});
   expect_tensor(einsum("bi,bj->bij", {b, range({2, 2})}), {f64, {2, 3, 2}},
                 {0, 0, 0, 1, 0, 2, 6, 9, 8, 12, 10, 15});
   expect_tensor(einsum("ij,jk", {b, c}), {f64, {2, 4}}, {20, 23, 26, 29, 56, 68, 80, 92});

@@ -234,7 +234,7 @@ TEST(Reductions, SumsMeansAndProducts) {
   expect_tensor(sum(kMatrix, {-1}, true), {f64, {2, 1}}, {0, 2.25});
   expect_tensor(sum(kMatrix, {1, 0}), {f64, {}}, {2.25});
   expect_tensor(kMatrix.sum({0}), {f64, {3}}, {4.5, -1.75, -0.5});
-  expect_tensor(sum(tensor({true, true, false})), {i32, {}}, {2});
+  expect_tensor(sum(tensor({true, true, false})), {DType::i64, {}}, {2});
   expect_tensor(sum(tensor(3.0)), {f32, {}}, {3});
   expect_tensor(sum(zeros({0, 2}), {0}), {f32, {2}}, {0, 0});
   expect_tensor(prod(kMatrix, {1}), {f64, {2}}, {-1.5, -0.75});
@@ -246,6 +246,45 @@ TEST(Reductions, SumsMeansAndProducts) {
   expect_tensor(mean(zeros({0})), {f32, {}}, {kNan});
   expect_tensor(kMatrix.mean({-1}), {f64, {2}}, {0, 0.75});
   error_of(ErrorKind::kInvalidArgument, [] { sum(kMatrix, {2}); });
+}
+
+// As numpy: np.sum(np.array([200, 201], np.uint8)) is uint64 401, and so on.
+TEST(Reductions, SumsOfSmallIntegersAreWide) {
+  const DType u8 = DType::u8, i8 = DType::i8, i64 = DType::i64, u64 = DType::u64;
+  const Tensor bytes = tensor({200, 201}, u8);
+  expect_tensor(sum(bytes), {u64, {}}, {401});
+  expect_tensor(bytes.sum(), {u64, {}}, {401});
+  expect_tensor(sum(tensor({{-100, 90}, {-100, 90}}, i8), 0), {i64, {2}}, {-200, 180});
+  expect_tensor(sum(tensor({2147483647, 1})), {i64, {}}, {2147483648});
+  expect_tensor(sum(full({3}, 4294967295.0, DType::u32), {0}, true), {u64, {1}}, {12884901885});
+  expect_tensor(sum(full({28, 28}, 255, u8)), {u64, {}}, {199920});
+  expect_tensor(prod(tensor({16, 17}, u8)), {u64, {}}, {272});
+  expect_tensor(prod(tensor({true, true})), {i64, {}}, {1});
+  expect_tensor(cumsum(bytes, 0), {u64, {2}}, {200, 401});
+  expect_tensor(cumsum(bytes, 0, true), {u64, {2}}, {401, 201});
+  expect_tensor(cumprod(tensor({-100, 2, 3}, i8), 0), {i64, {3}}, {-100, -200, -600});
+  expect_tensor(mean(bytes), {f32, {}}, {200.5});
+  EXPECT_EQ(sum(full({2}, 1.0, DType::f16)).dtype(), DType::f16);
+  const Tensor with_own = vmap([](const Tensor& x) { return sum(x); })(tensor({{200, 201}, {255, 255}}, u8));
+  expect_tensor(with_own, {u64, {2}}, {401, 510});
+  // A count of places beside floats: no f64, and a gradient as before.
+  const auto positive = [](const Tensor& x) { return sum(x * x) * sum(x > 0); };
+  EXPECT_EQ(positive(tensor({1.0, -1.0, 2.0})).type().to_string(), "f32[]");
+  expect_tensor(grad(positive)(tensor({1.0, -1.0, 2.0})), {f32, {3}}, {4, -4, 8});
+}
+
+TEST(Reductions, SumsTakeADtype) {
+  const DType u8 = DType::u8, i64 = DType::i64;
+  const Tensor bytes = tensor({200, 201}, u8);
+  expect_tensor(sum(bytes, {}, {.dtype = u8}), {u8, {}}, {145});  // 401 - 256
+  expect_tensor(bytes.sum({0}, {.keep = true, .dtype = i32}), {i32, {1}}, {401});
+  expect_tensor(sum(tensor({true, true}), {}, {.dtype = i32}), {i32, {}}, {2});
+  expect_tensor(sum(full({3}, 40000.0, DType::f16), {}, {.dtype = f32}), {f32, {}}, {120000});
+  expect_tensor(prod(tensor({16, 17}, u8), {}, {.dtype = u8}), {u8, {}}, {16});  // 272 - 256
+  expect_tensor(cumsum(bytes, 0, {.dtype = u8}), {u8, {2}}, {200, 145});
+  expect_tensor(cumprod(tensor({1.5, 2.0}), 0, {.reverse = true, .dtype = i64}), {i64, {2}}, {2, 2});
+  const std::string message = error_of(ErrorKind::kDType, [&] { sum(bytes, {}, {.dtype = boolean}); });
+  EXPECT_NE(message.find("any()"), std::string::npos) << message;
 }
 
 TEST(Reductions, AxesAreOneOrAListOrAll) {
@@ -288,7 +327,7 @@ TEST(Reductions, AnEmptyListOfAxesReducesNothing) {
   expect_tensor(logsumexp(x, none), {f32, {3}}, {1, -2, 3});
   expect_tensor(any(tensor({0, 2}), none), {boolean, {2}}, {0, 1});
   expect_tensor(all(tensor({0, 2}), none, true), {boolean, {2}}, {0, 1});
-  expect_tensor(sum(tensor({true, true}), none), {i32, {2}}, {1, 1});
+  expect_tensor(sum(tensor({true, true}), none), {DType::i64, {2}}, {1, 1});
   expect_tensor(x.sum(none), {f32, {3}}, {1, -2, 3});
   expect_tensor(x.max(none), {f32, {3}}, {1, -2, 3});
 }
@@ -364,10 +403,10 @@ TEST(Reductions, AnyAndAll) {
 
 TEST(Reductions, RunningSumsAndSorting) {
   const Tensor x = tensor({{1, 2, 3}, {4, 5, 6}});
-  expect_tensor(cumsum(x, 1), {i32, {2, 3}}, {1, 3, 6, 4, 9, 15});
-  expect_tensor(cumsum(x, 0, true), {i32, {2, 3}}, {5, 7, 9, 4, 5, 6});
-  expect_tensor(cumprod(x, -1), {i32, {2, 3}}, {1, 2, 6, 4, 20, 120});
-  expect_tensor(cumsum(tensor({true, true}), 0), {i32, {2}}, {1, 2});
+  expect_tensor(cumsum(x, 1), {DType::i64, {2, 3}}, {1, 3, 6, 4, 9, 15});
+  expect_tensor(cumsum(x, 0, true), {DType::i64, {2, 3}}, {5, 7, 9, 4, 5, 6});
+  expect_tensor(cumprod(x, -1), {DType::i64, {2, 3}}, {1, 2, 6, 4, 20, 120});
+  expect_tensor(cumsum(tensor({true, true}), 0), {DType::i64, {2}}, {1, 2});
   const Tensor y = tensor({3, 1, 2, 1});
   expect_tensor(sort(y), {i32, {4}}, {1, 1, 2, 3});
   expect_tensor(sort(y, 0, true), {i32, {4}}, {3, 2, 1, 1});

@@ -192,7 +192,9 @@ class Einsum {
       else
         axes.push_back(static_cast<std::int64_t>(i));
     }
-    return axes.empty() ? term : Term{sum(term.x, axes), kept};
+    if (axes.empty()) return term;
+    // As narrow as the products of a join, which numpy's einsum keeps too.
+    return Term{sum(term.x, axes, {.dtype = as_number(term.x).dtype()}), kept};
   }
 
   // Operands 0 … i-1, joined, with operand i.

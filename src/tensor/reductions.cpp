@@ -56,21 +56,35 @@ Tensor arg(const Tensor& x, Combine kind, std::optional<std::int64_t> axis, bool
   return axis ? unsqueeze(index, along) : reshaped(index, Shape(Ints(static_cast<std::size_t>(x.rank()), 1)));
 }
 
-Tensor running(const Tensor& x, Combine kind, std::int64_t axis, bool reverse, std::string_view where) {
-  const Tensor y = as_number(x);
+// What sums and products take: integers and bools wide, as numpy's, since a sum of u8 rarely fits u8.
+Tensor wide(const Tensor& x, std::optional<DType> asked, std::string_view where) {
+  const DType dtype = checked(x, where).type.dtype;
+  if (asked == DType::boolean)
+    throw Error(ErrorKind::kDType, std::string(where), "the dtype", "a number",
+                "bool; any() and all() are of truth");
+  if (asked) return as_dtype(x, *asked);
+  if (is_float(dtype)) return x;
+  return as_dtype(x, is_unsigned_integer(dtype) ? DType::u64 : DType::i64);
+}
+
+Tensor running(const Tensor& x, Combine kind, std::int64_t axis, RunningOptions options,
+               std::string_view where) {
+  const Tensor y = wide(x, options.dtype, where);
   return record(Op::cumulative, {y},
-                ir::CumulativeAttrs{kind, normalize_axis(axis, y.rank(), where), reverse});
+                ir::CumulativeAttrs{kind, normalize_axis(axis, y.rank(), where), options.reverse});
 }
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Axes& axes, Flag keep) {
-  return reduced(as_number(x), Combine::sum, axes, keep, "sum");
+Tensor sum(const Tensor& x, const Axes& axes, SumOptions options) {
+  return reduced(wide(x, options.dtype, "sum"), Combine::sum, axes, options.keep, "sum");
 }
+Tensor sum(const Tensor& x, const Axes& axes, Flag keep) { return sum(x, axes, SumOptions{.keep = keep}); }
 
-Tensor prod(const Tensor& x, const Axes& axes, Flag keep) {
-  return reduced(as_number(x), Combine::prod, axes, keep, "prod");
+Tensor prod(const Tensor& x, const Axes& axes, SumOptions options) {
+  return reduced(wide(x, options.dtype, "prod"), Combine::prod, axes, options.keep, "prod");
 }
+Tensor prod(const Tensor& x, const Axes& axes, Flag keep) { return prod(x, axes, SumOptions{.keep = keep}); }
 
 Tensor mean(const Tensor& x, const Axes& which, Flag keep) {
   const Ints axes = reduced_axes(which, x, "mean");
@@ -155,12 +169,18 @@ Tensor argmin(const Tensor& x, std::optional<std::int64_t> axis, Flag keep) {
   return arg(x, Combine::min, axis, keep, "argmin");
 }
 
+Tensor cumsum(const Tensor& x, std::int64_t axis, RunningOptions options) {
+  return running(x, Combine::sum, axis, options, "cumsum");
+}
 Tensor cumsum(const Tensor& x, std::int64_t axis, Flag reverse) {
-  return running(x, Combine::sum, axis, reverse, "cumsum");
+  return cumsum(x, axis, RunningOptions{.reverse = reverse});
 }
 
+Tensor cumprod(const Tensor& x, std::int64_t axis, RunningOptions options) {
+  return running(x, Combine::prod, axis, options, "cumprod");
+}
 Tensor cumprod(const Tensor& x, std::int64_t axis, Flag reverse) {
-  return running(x, Combine::prod, axis, reverse, "cumprod");
+  return cumprod(x, axis, RunningOptions{.reverse = reverse});
 }
 
 Tensor sort(const Tensor& x, std::int64_t axis, Flag descending) {
@@ -181,6 +201,7 @@ std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k) {
 }
 
 Tensor Tensor::sum(const Axes& axes, Flag keep) const { return systole::sum(*this, axes, keep); }
+Tensor Tensor::sum(const Axes& axes, SumOptions options) const { return systole::sum(*this, axes, options); }
 Tensor Tensor::mean(const Axes& axes, Flag keep) const { return systole::mean(*this, axes, keep); }
 Tensor Tensor::max(const Axes& axes, Flag keep) const { return amax(*this, axes, keep); }
 Tensor Tensor::min(const Axes& axes, Flag keep) const { return amin(*this, axes, keep); }

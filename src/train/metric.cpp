@@ -87,7 +87,7 @@ Tensor top_k_correct(const Tensor& output, const Tensor& target, std::int64_t k)
   const Tensor classes = arange(layout.classes, DType::i32);  // [classes]
   const Tensor chosen = sum(where(classes == truth, output, 0.0), -1, true);
   const Tensor before = !(output < chosen || (output == chosen && classes <= truth));
-  return per_sample((sum(before.to(DType::i32), -1) < k).to(DType::f32));
+  return per_sample((sum(before, -1, {.dtype = DType::i32}) < k).to(DType::f32));
 }
 
 Tensor squared_error(const Tensor& output, const Tensor& target) {

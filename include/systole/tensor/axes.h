@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "systole/base/dtype.h"
 #include "systole/base/small_vector.h"
 
 namespace systole {
@@ -21,8 +22,7 @@ class Axes {
  public:
   Axes() = default;
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Axes(T axis) : list_(Ints{static_cast<std::int64_t>(axis)}) {}
+  requires(!std::same_as<T, bool>) Axes(T axis) : list_(Ints{static_cast<std::int64_t>(axis)}) {}
   Axes(std::initializer_list<std::int64_t> axes) : list_(axes) {}
   Axes(Ints axes) : list_(std::move(axes)) {}
   Axes(std::span<const std::int64_t> axes) : list_(axes) {}
@@ -44,6 +44,18 @@ class Flag {
 
  private:
   bool on_;
+};
+
+// Sums and products of integers are wide, as numpy's: without a dtype, signed integers and bools are taken as
+// i64 and unsigned ones as u64, floats as they are. With one, the elements are converted to it first:
+// sum(x, {}, {.dtype = DType::i32}).
+struct SumOptions {
+  bool keep = false;  // the reduced axes stay with size 1
+  std::optional<DType> dtype = {};
+};
+struct RunningOptions {
+  bool reverse = false;  // from the end
+  std::optional<DType> dtype = {};
 };
 
 }  // namespace systole

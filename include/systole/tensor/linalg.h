@@ -28,7 +28,7 @@ SYSTOLE_API Tensor tensordot(const Tensor& a, const Tensor& b, Ints a_axes, Ints
 // result has the letters that appear once, in alphabetical order. Operands are joined from left to right.
 SYSTOLE_API Tensor einsum(std::string_view formula, std::span<const Tensor> operands);
 SYSTOLE_API Tensor einsum(std::string_view formula, std::initializer_list<Tensor> operands);
-SYSTOLE_API Tensor trace(const Tensor& a);  // the sum of the diagonal
+SYSTOLE_API Tensor trace(const Tensor& a);  // the sum of the diagonal, as wide as sum
 
 // Triangular matrices.
 // L with L·Lᵀ = a (Lᵀ when not `lower`); NaN unless a is positive definite.

@@ -110,9 +110,12 @@ SYSTOLE_API Tensor trunc(const Tensor& x);  // toward zero
 SYSTOLE_API Tensor isnan(const Tensor& x);
 SYSTOLE_API Tensor isinf(const Tensor& x);
 
-// Reductions. Bools are summed as i32; the mean of integers is f32.
+// Reductions. Sums and products of integers and bools are i64 or u64 unless SumOptions says otherwise; the
+// mean of integers is f32.
 SYSTOLE_API Tensor sum(const Tensor& x, const Axes& axes = {}, Flag keep = false);
+SYSTOLE_API Tensor sum(const Tensor& x, const Axes& axes, SumOptions options);
 SYSTOLE_API Tensor prod(const Tensor& x, const Axes& axes = {}, Flag keep = false);
+SYSTOLE_API Tensor prod(const Tensor& x, const Axes& axes, SumOptions options);
 SYSTOLE_API Tensor mean(const Tensor& x, const Axes& axes = {}, Flag keep = false);
 SYSTOLE_API Tensor amax(const Tensor& x, const Axes& axes = {}, Flag keep = false);
 SYSTOLE_API Tensor amin(const Tensor& x, const Axes& axes = {}, Flag keep = false);
@@ -155,9 +158,11 @@ inline Tensor all_true(const Tensor& x, const Axes& axes = {}, Flag keep = false
 SYSTOLE_API Tensor argmax(const Tensor& x, std::optional<std::int64_t> axis = {}, Flag keep = false);
 SYSTOLE_API Tensor argmin(const Tensor& x, std::optional<std::int64_t> axis = {}, Flag keep = false);
 
-// Running sums and products, and sorting.
+// Running sums and products, as wide as sum and prod, and sorting.
 SYSTOLE_API Tensor cumsum(const Tensor& x, std::int64_t axis, Flag reverse = false);
+SYSTOLE_API Tensor cumsum(const Tensor& x, std::int64_t axis, RunningOptions options);
 SYSTOLE_API Tensor cumprod(const Tensor& x, std::int64_t axis, Flag reverse = false);
+SYSTOLE_API Tensor cumprod(const Tensor& x, std::int64_t axis, RunningOptions options);
 SYSTOLE_API Tensor sort(const Tensor& x, std::int64_t axis = -1, Flag descending = false);     // stable
 SYSTOLE_API Tensor argsort(const Tensor& x, std::int64_t axis = -1, Flag descending = false);  // i32
 // The k largest of the last axis in descending order, and their i32 indices.

@@ -134,6 +134,7 @@ class SYSTOLE_API Tensor {
   Tensor squeeze(const Axes& axes = {}) const;
   Tensor unsqueeze(std::int64_t axis) const;
   Tensor sum(const Axes& axes = {}, Flag keep = false) const;
+  Tensor sum(const Axes& axes, SumOptions options) const;
   Tensor mean(const Axes& axes = {}, Flag keep = false) const;
   Tensor max(const Axes& axes = {}, Flag keep = false) const;
   Tensor min(const Axes& axes = {}, Flag keep = false) const;

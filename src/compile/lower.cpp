@@ -17,6 +17,7 @@
 #include "compile/recompute.h"
 #include "compile/verifying.h"
 #include "compile/widen.h"
+#include "ir/composite_check.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 #include "systole/ir/composite.h"
@@ -369,6 +370,25 @@ void find_overwritten(Program& program) {
     }
 }
 
+bool has_look_alike(const ir::Graph& graph, std::set<const ir::Graph*>& seen) {
+  if (!seen.insert(&graph).second) return false;
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const ir::Node& node) {
+    if (node.op == Op::composite && ir::definition_of(node) != nullptr) return false;
+    return node.op == Op::composite || std::any_of(node.graphs.begin(), node.graphs.end(), [&](const auto& g) {
+             return has_look_alike(*g, seen);
+           });
+  });
+}
+
+// Only what fits a registered definition stays whole: targets find composites by name, their own among them,
+// and read operands by position.
+ir::Graph without_look_alikes(const ir::Graph& graph) {
+  std::set<const ir::Graph*> seen;
+  if (!has_look_alike(graph, seen)) return graph;
+  return passes::inline_composites_except(
+      graph, [](const ir::Node& node) { return ir::definition_of(node) != nullptr; });
+}
+
 }  // namespace
 
 ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) {
@@ -388,7 +408,8 @@ ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) 
         log(LogLevel::info, fmt::format("{}: {}", target.name(), claim.reason));
     return std::any_of(claims.begin(), claims.end(), [](const Claim& claim) { return bool(claim); });
   };
-  ir::Graph made = widened(passes::inline_composites_except(target.restated(graph), is_claimed));
+  ir::Graph made =
+      widened(passes::inline_composites_except(target.restated(without_look_alikes(graph)), is_claimed));
   return optimize ? target.adapted(passes::run_passes(std::move(made), passes::kernel_passes())) : made;
 }
 

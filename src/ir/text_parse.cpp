@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/nearest.h"
+#include "ir/composite_check.h"
 #include "ir/text_lexer.h"
 #include "ir/text_literal.h"
 #include "systole/ir/composite.h"
@@ -522,8 +523,11 @@ class Parser {
     while (token().kind == TokenKind::graph_name) graphs.push_back(parse_graph_reference());
     if (composite && graphs.empty())
       graphs.push_back(registered_body(op_name, name_token, operands, std::get<CompositeAttrs>(attrs)));
+    else if (composite)
+      add_defaults(std::get<CompositeAttrs>(attrs));
     const Values results = located(
         op_token, [&] { return graph.add_multi(*op, operands, std::move(attrs), std::move(graphs)); });
+    if (composite) check_name(graph.node(graph.size() - 1), operands, name_token);
     if (keys.size() != results.size())
       lexer_.fail(start,
                   fmt::format("{} has {} results, {} are named", op_name, results.size(), keys.size()));
@@ -550,6 +554,19 @@ class Parser {
     std::vector<Type> types;
     for (const Value& v : operands) types.push_back(v.type());
     return located(at, [&] { return composite_body(*def, types, attrs.attrs); });
+  }
+
+  static void add_defaults(CompositeAttrs& attrs) {
+    if (const CompositeDef* def = find_composite(attrs.name))
+      attrs.attrs.insert(def->defaults.begin(), def->defaults.end());
+  }
+
+  // A registered name promises the registered operands, attributes and results, whatever body stands there.
+  void check_name(const Node& node, const Values& operands, const Token& at) const {
+    std::vector<Type> types;
+    for (const Value& v : operands) types.push_back(v.type());
+    if (const std::optional<Error> misfit = composite_misfit(node, types))
+      throw misfit->within(lexer_.position(at));
   }
 
   void check_types(const Values& results, const std::string& op_name) {

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "compile/in_place.h"
 #include "compile/program.h"
@@ -175,7 +176,11 @@ class Lowering {
     if (step.chunks == 1) return;
     const auto sums = std::count_if(group.nodes.begin(), group.nodes.end(),
                                     [&](std::int32_t i) { return graph_.node(i).op == Op::reduce; });
-    step.workspace = scratch(8 * step.chunks * group.domain->row_count() * sums);
+    step.workspace = scratch(bytes_of(bytes_of(8 * sums, step.chunks), group.domain->row_count()));
+  }
+
+  static std::int64_t bytes_of(std::int64_t size, std::int64_t count) {
+    return checked_mul(size, count, "memory of the graph", "a kernel's scratch");
   }
 
   // What a kernel for the primitive wants beside operands and results: two lists of i32 to sort with, one for
@@ -185,10 +190,10 @@ class Lowering {
     const std::int64_t wide =
         std::max<std::int64_t>(4, static_cast<std::int64_t>(size_of(node.types[0].dtype)));
     switch (node.op) {
-      case Op::sort: return 8 * count(0);
-      case Op::top_k: return 4 * node.types[0].shape.count();
-      case Op::cholesky: return wide * count(0);
-      case Op::triangular_solve: return wide * count(1);
+      case Op::sort: return bytes_of(8, count(0));
+      case Op::top_k: return bytes_of(4, node.types[0].shape.count());
+      case Op::cholesky: return bytes_of(wide, count(0));
+      case Op::triangular_solve: return bytes_of(wide, count(1));
       default: return 0;
     }
   }

@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <unordered_map>
 
+#include "base/budget.h"
 #include "base/nearest.h"
 #include "ir/composite_check.h"
 #include "ir/text_lexer.h"
@@ -39,7 +41,9 @@ constexpr bool kRequired =
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view file) : lexer_(text, file) {}
+  Parser(std::string_view text, std::string_view file)
+      : lexer_(text, file),
+        budget_({}, expansion_limit(text.size()), "broadcast a scalar instead of a splat") {}
 
   Graph parse_file() {
     if (!at_name("systole.ir")) fail("not a Systole graph", fmt::format("systole.ir {}", kIrVersion));
@@ -56,6 +60,9 @@ class Parser {
       last = parse_graph();
     }
     if (!last) fail("no graph in the file", "graph @name(…) {");
+    // Passes copy a sub-graph to each place where it is used.
+    constexpr std::int64_t kNodeBytes = 1024;
+    take(token(), (last->expanded_size() - nodes_) * kNodeBytes, "sub-graphs that are used in many places");
     if (!unused_.empty()) {
       const auto& [name, token] = *unused_.begin();
       if (name != last->name() || unused_.size() > 1)
@@ -95,6 +102,14 @@ class Parser {
   void expect_name(std::string_view name) {
     if (!at_name(name)) fail("unexpected text", std::string(name));
     next();
+  }
+
+  void take(const Token& at, std::int64_t bytes, std::string_view what) {
+    try {
+      budget_.take(static_cast<std::uint64_t>(bytes), what);
+    } catch (const Error& e) {
+      throw e.within(lexer_.position(at));
+    }
   }
 
   // `item` is called for each element up to `close`; the opening symbol is consumed here.
@@ -194,6 +209,7 @@ class Parser {
       lexer_.fail(start, fmt::format("{} has {} elements, {} are given", type.to_string(), count, got));
     };
     expect('(');
+    if (at_name("splat")) return parse_splat(start, type);
     std::vector<std::byte> bytes;
     if (at_name("hex")) {
       next();
@@ -202,14 +218,6 @@ class Parser {
       next();
       if (static_cast<std::int64_t>(bytes.size()) != type.bytes())
         wrong_count(static_cast<std::int64_t>(bytes.size() / size));
-    } else if (at_name("splat")) {
-      next();
-      if (type.bytes() > kMaxSplatBytes)
-        lexer_.fail(start, "a splat literal this large", "at most 64 MiB; broadcast a scalar instead");
-      std::byte element[8];
-      parse_element_into(type.dtype, element);
-      bytes.resize(static_cast<std::size_t>(type.bytes()));
-      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = element[i % size];
     } else {
       if (!at(')')) do {
           bytes.resize(bytes.size() + size);
@@ -220,6 +228,24 @@ class Parser {
     }
     expect(')');
     return located(start, [&] { return Literal::copy_of(type, bytes); });
+  }
+
+  // The one literal whose text is shorter than its bytes.
+  Literal parse_splat(const Token& start, const Type& type) {
+    next();
+    if (type.bytes() > kMaxSplatBytes)
+      lexer_.fail(start, "a splat literal this large", "at most 64 MiB; broadcast a scalar instead");
+    std::byte element[8];
+    parse_element_into(type.dtype, element);
+    expect(')');
+    take(start, type.bytes(), "a splat literal");
+    return located(start, [&] {
+      Literal value = Literal::uninitialized(type);
+      std::byte* const bytes = value.mutable_bytes();
+      const std::size_t size = size_of(type.dtype);
+      for (std::size_t i = 0; i < value.byte_size(); i += size) std::memcpy(bytes + i, element, size);
+      return value;
+    });
   }
 
   void parse_element_into(DType dtype, std::byte* element) {
@@ -468,6 +494,7 @@ class Parser {
   void parse_input(Graph& graph) {
     const Token start = token();
     DebugInfo debug;
+    ++nodes_;
     end_input(graph);
     debug.comment = lexer_.take_comments();
     std::string key = value_key();
@@ -503,6 +530,7 @@ class Parser {
       expect('=');
     }
     const Token op_token = token();
+    ++nodes_;
     const bool composite = at_name("composite");
     if (composite) next();
     const Token name_token = token();
@@ -654,6 +682,8 @@ class Parser {
   }
 
   Lexer lexer_;
+  Budget budget_;
+  std::int64_t nodes_ = 0;  // that the file writes out
   std::map<std::string, GraphRef, std::less<>> graphs_;
   std::map<std::string, Token, std::less<>> unused_;  // graphs that no other has used so far
   std::unordered_map<std::string, Value> values_;

@@ -16,6 +16,7 @@
 
 #include "pass_check.h"
 #include "systole/base/error.h"
+#include "systole/ops.h"
 
 namespace systole {
 namespace {
@@ -112,6 +113,23 @@ TEST(Fold, ShortScansAndCompositesAreEvaluated) {
        "@body\nreturn %y",
        "%y = constant() {value=i32[](14)}\nreturn %y", body},
   });
+}
+
+// 20,000 nodes that are worth 64 KiB each, 1.2 GiB in all: folding stops at 64 MiB.
+TEST(Fold, AllItMakesOfAGraphHasABudget) {
+  ir::Graph graph;
+  const ir::Value x = ops::iota(graph, {DType::i64, {8192}}, 0);
+  for (int i = 0; i < 20'000; ++i) graph.output(ops::mul(x, graph.constant(Literal::scalar<std::int64_t>(i))));
+  const auto constant_bytes = [](const ir::Graph& g) {
+    std::int64_t bytes = 0;
+    for (const ir::Node& node : g.nodes())
+      if (node.op == ir::Op::constant) bytes += node.types[0].bytes();
+    return bytes;
+  };
+  const ir::Graph once = passes::fold(graph);
+  EXPECT_LE(constant_bytes(once), std::int64_t{64} << 20);
+  EXPECT_GT(constant_bytes(once), std::int64_t{63} << 20);
+  EXPECT_LE(constant_bytes(passes::fold(once)), std::int64_t{64} << 20);
 }
 
 TEST(Cse, EqualNodesMerge) {

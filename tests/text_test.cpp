@@ -8,6 +8,7 @@
 #include <random>
 #include <sstream>
 
+#include "error_check.h"
 #include "systole/ir/composite.h"
 
 namespace systole::ir {
@@ -349,6 +350,34 @@ TEST(Text, ExponentialExpansionIsRefused) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kLimit) << e.what();
   }
+}
+
+// Each sub-graph is used 600 times by the next: 360,000 nodes of a text of 40 KB.
+TEST(Text, SubgraphsInManyPlacesShareOneBudget) {
+  std::string text = "systole.ir 1\ngraph @g0(%x: f32[]) { %y = neg(%x) return %y }\n";
+  for (int i = 1; i <= 2; ++i) {
+    text += "graph @g" + std::to_string(i) + "(%x: f32[]) {\n";
+    for (int k = 0; k < 600; ++k)
+      text += "%y" + std::to_string(k) + " = composite c(%x) @g" + std::to_string(i - 1) + "\n";
+    text += "return %y0 }\n";
+  }
+  const std::string message = error_of(ErrorKind::kLimit, [&] { parse(text, "small.sir"); });
+  EXPECT_NE(message.find("small.sir"), std::string::npos) << message;
+  EXPECT_NE(message.find("sub-graphs"), std::string::npos) << message;
+}
+
+// Each is below the limit of one literal; together they ask for 2.7 GB of a text of 3 KB.
+TEST(Text, SplatsShareOneBudget) {
+  const auto splats = [&](int count) {
+    std::string made = "systole.ir 1\ngraph @main() {\n";
+    for (int i = 0; i < count; ++i)
+      made += "%v" + std::to_string(i) + " = constant() {value=f32[16777216](splat " + std::to_string(i) + ")}\n";
+    return made + "return %v0 }\n";
+  };
+  EXPECT_NO_THROW(parse(splats(4)));
+  const std::string message = error_of(ErrorKind::kLimit, [&] { parse(splats(40), "small.sir"); });
+  EXPECT_EQ(message.substr(0, 14), "small.sir:7:25") << message;
+  EXPECT_NE(message.find("268435456 bytes in all"), std::string::npos) << message;
 }
 
 TEST(Text, TruncationAtEveryByteIsRefusedOrWhole) {

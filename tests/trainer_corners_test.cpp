@@ -76,6 +76,27 @@ TEST_F(TrainerCorners, LaunchesMayHaveAnotherSizeWhenItGoesOn) {
   }
 }
 
+// A checkpoint with the right checksum and wrong text: the file's folder, step and key are named.
+TEST_F(TrainerCorners, NumbersOfACheckpointThatAreNoneAreRefusedByTheirKey) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"epoch", "abc"}, {"epoch", "-1"}, {"done", "99999999999999999999"}, {"done", ""}, {"sums", ""},
+      {"sums", "0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0"}};
+  for (const auto& [key, text] : wrong) {
+    const Scratch folder;
+    trained(source, stopped_at(folder.path(), 9, 2));
+    {
+      training::CheckpointFolder files(folder.path());
+      training::Checkpoint checkpoint = *files.load();
+      checkpoint.metadata[key] = text;
+      files.write(checkpoint);
+    }
+    const std::string message =
+        error_of(ErrorKind::kParse, [&] { trained(source, stopped_at(folder.path(), 0, 2)); });
+    EXPECT_NE(message.find(folder.path().string()), std::string::npos) << message;
+    EXPECT_NE(message.find(std::string("\"") + key + "\""), std::string::npos) << message;
+  }
+}
+
 TEST_F(TrainerCorners, OtherStepsAreAnotherTraining) {
   const Scratch folder;
   trained(source, stopped_at(folder.path(), 9, 2));

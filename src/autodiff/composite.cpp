@@ -7,6 +7,7 @@
 #include "autodiff/activity.h"
 #include "autodiff/copier.h"
 #include "autodiff/rules.h"
+#include "ir/composite_check.h"
 #include "systole/autodiff.h"
 #include "systole/ir/composite.h"
 #include "systole/ir/rewriter.h"
@@ -16,7 +17,7 @@ namespace systole::autodiff {
 namespace {
 
 const ir::CompositeDef* with_backward(const Node& node) {
-  const ir::CompositeDef* def = ir::find_composite(node.as<ir::CompositeAttrs>().name);
+  const ir::CompositeDef* def = ir::definition_of(node);
   return def != nullptr && def->backward ? def : nullptr;
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/checked.h"
 #include "base/lasting.h"
 #include "systole/base/error.h"
 
@@ -50,18 +51,13 @@ bool is_symbol_name(std::string_view name) {
   return !name.empty() && letter(name[0]) && std::all_of(name.begin(), name.end(), inner);
 }
 
-std::int64_t checked_mul(std::int64_t a, std::int64_t b) {
-  std::int64_t r;
-  if (__builtin_mul_overflow(a, b, &r))
-    throw Error(ErrorKind::kLimit, "shape", "a dimension does not fit 64 bits");
-  return r;
-}
+constexpr std::string_view kWhere = "shape", kDimension = "a dimension";
 
+std::int64_t checked_mul(std::int64_t a, std::int64_t b) {
+  return systole::checked_mul(a, b, kWhere, kDimension);
+}
 std::int64_t checked_add(std::int64_t a, std::int64_t b) {
-  std::int64_t r;
-  if (__builtin_add_overflow(a, b, &r))
-    throw Error(ErrorKind::kLimit, "shape", "a dimension does not fit 64 bits");
-  return r;
+  return systole::checked_add(a, b, kWhere, kDimension);
 }
 
 }  // namespace

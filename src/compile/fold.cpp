@@ -6,6 +6,7 @@
 // becomes a scalar broadcast for the same reason. A node that fails to evaluate stays; running it will say
 // why.
 
+#include <set>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 
 #include "base/log.h"
 #include "compile/match.h"
+#include "compile/verifying.h"
 #include "compile/work.h"
 #include "eval/eval.h"
 #include "systole/compile/passes.h"
@@ -39,6 +41,33 @@ bool small(std::span<const Type> types) {
     if (__builtin_add_overflow(bytes, t.bytes(), &bytes) || bytes > kMaxBytes) return false;
   return true;
 }
+
+// What folding may still add: all constants of its size are counted, whoever made them, so that what it made
+// in an earlier round counts too.
+class Room {
+ public:
+  explicit Room(const ir::Graph& graph) { count(graph); }
+
+  bool take(std::span<const Type> types) {
+    std::int64_t bytes = 0;
+    for (const Type& t : types) bytes += t.bytes();  // small, so they do not wrap
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+
+ private:
+  void count(const ir::Graph& graph) {
+    if (!seen_.insert(&graph).second) return;
+    for (const ir::Node& node : graph.nodes()) {
+      if (node.op == Op::constant && small(node.types)) take(node.types);
+      for (const ir::GraphRef& g : node.graphs) count(*g);
+    }
+  }
+
+  std::set<const ir::Graph*> seen_;
+  std::int64_t left_ = kMaxFoldedBytes;
+};
 
 // A constant, an iota, or either of them broadcast; simplify leaves no longer chains.
 bool is_known(Value v) {
@@ -82,7 +111,7 @@ Value fold_reshape(const ir::Rewrite& rewrite) {
                             : compact_constant(rewrite.graph, literal->reshaped(rewrite.node.types[0].shape));
 }
 
-Values fold_known(const ir::Rewrite& rewrite) {
+Values fold_known(const ir::Rewrite& rewrite, Room& room) {
   const ir::Node& node = rewrite.node;
   if (!small(node.types)) return {};
   std::vector<Type> types;
@@ -90,7 +119,7 @@ Values fold_known(const ir::Rewrite& rewrite) {
     if (!is_known(v)) return {};
     types.push_back(v.type());
   }
-  if (!within_work(node, types, kMaxWork)) return {};
+  if (!within_work(node, types, kMaxWork) || !room.take(node.types)) return {};
   std::vector<Literal> operands;
   for (Value v : rewrite.operands) operands.push_back(value_of(v));
   Values results;
@@ -99,7 +128,7 @@ Values fold_known(const ir::Rewrite& rewrite) {
   return results;
 }
 
-std::optional<Values> fold_node(const ir::Rewrite& rewrite) {
+std::optional<Values> fold_node(const ir::Rewrite& rewrite, Room& room) {
   const ir::Node& node = rewrite.node;
   const bool skipped = node.op == Op::constant || is_expander(node.op) || !node.shardings.empty();
   if (skipped || !all_static(node.types)) return std::nullopt;
@@ -107,7 +136,7 @@ std::optional<Values> fold_node(const ir::Rewrite& rewrite) {
     Replacement result;
     if (info(node.op).op_class == ir::OpClass::elementwise) result = fold_splats(rewrite);
     if (node.op == Op::reshape) result = fold_reshape(rewrite);
-    if (result.values.empty()) result = fold_known(rewrite);
+    if (result.values.empty()) result = fold_known(rewrite, room);
     if (result.values.empty()) return std::nullopt;
     return std::move(result.values);
   } catch (const Error& error) {
@@ -119,6 +148,9 @@ std::optional<Values> fold_node(const ir::Rewrite& rewrite) {
 
 }  // namespace
 
-ir::Graph fold(const ir::Graph& graph) { return ir::rewrite(graph, fold_node); }
+ir::Graph fold(const ir::Graph& graph) {
+  Room room(graph);
+  return ir::rewrite(graph, [&](const ir::Rewrite& rewrite) { return fold_node(rewrite, room); });
+}
 
 }  // namespace systole::passes

@@ -11,12 +11,14 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "compile/in_place.h"
 #include "compile/program.h"
 #include "compile/recompute.h"
 #include "compile/verifying.h"
 #include "compile/widen.h"
+#include "ir/composite_check.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
 #include "systole/ir/composite.h"
@@ -174,7 +176,11 @@ class Lowering {
     if (step.chunks == 1) return;
     const auto sums = std::count_if(group.nodes.begin(), group.nodes.end(),
                                     [&](std::int32_t i) { return graph_.node(i).op == Op::reduce; });
-    step.workspace = scratch(8 * step.chunks * group.domain->row_count() * sums);
+    step.workspace = scratch(bytes_of(bytes_of(8 * sums, step.chunks), group.domain->row_count()));
+  }
+
+  static std::int64_t bytes_of(std::int64_t size, std::int64_t count) {
+    return checked_mul(size, count, "memory of the graph", "a kernel's scratch");
   }
 
   // What a kernel for the primitive wants beside operands and results: two lists of i32 to sort with, one for
@@ -184,10 +190,10 @@ class Lowering {
     const std::int64_t wide =
         std::max<std::int64_t>(4, static_cast<std::int64_t>(size_of(node.types[0].dtype)));
     switch (node.op) {
-      case Op::sort: return 8 * count(0);
-      case Op::top_k: return 4 * node.types[0].shape.count();
-      case Op::cholesky: return wide * count(0);
-      case Op::triangular_solve: return wide * count(1);
+      case Op::sort: return bytes_of(8, count(0));
+      case Op::top_k: return bytes_of(4, node.types[0].shape.count());
+      case Op::cholesky: return bytes_of(wide, count(0));
+      case Op::triangular_solve: return bytes_of(wide, count(1));
       default: return 0;
     }
   }
@@ -369,6 +375,25 @@ void find_overwritten(Program& program) {
     }
 }
 
+bool has_look_alike(const ir::Graph& graph, std::set<const ir::Graph*>& seen) {
+  if (!seen.insert(&graph).second) return false;
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const ir::Node& node) {
+    if (node.op == Op::composite && ir::definition_of(node) != nullptr) return false;
+    return node.op == Op::composite || std::any_of(node.graphs.begin(), node.graphs.end(), [&](const auto& g) {
+             return has_look_alike(*g, seen);
+           });
+  });
+}
+
+// Only what fits a registered definition stays whole: targets find composites by name, their own among them,
+// and read operands by position.
+ir::Graph without_look_alikes(const ir::Graph& graph) {
+  std::set<const ir::Graph*> seen;
+  if (!has_look_alike(graph, seen)) return graph;
+  return passes::inline_composites_except(
+      graph, [](const ir::Node& node) { return ir::definition_of(node) != nullptr; });
+}
+
 }  // namespace
 
 ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) {
@@ -388,7 +413,8 @@ ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) 
         log(LogLevel::info, fmt::format("{}: {}", target.name(), claim.reason));
     return std::any_of(claims.begin(), claims.end(), [](const Claim& claim) { return bool(claim); });
   };
-  ir::Graph made = widened(passes::inline_composites_except(target.restated(graph), is_claimed));
+  ir::Graph made =
+      widened(passes::inline_composites_except(target.restated(without_look_alikes(graph)), is_claimed));
   return optimize ? target.adapted(passes::run_passes(std::move(made), passes::kernel_passes())) : made;
 }
 

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 
 #include <fmt/format.h>
@@ -65,6 +66,21 @@ class Dump {
   int step_ = 0;
 };
 
+std::int64_t constant_bytes(const ir::Graph& graph, std::set<const ir::Graph*>& seen) {
+  if (!seen.insert(&graph).second) return 0;
+  std::int64_t bytes = 0;
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op == ir::Op::constant) bytes += node.types[0].bytes();
+    for (const ir::GraphRef& g : node.graphs) bytes += constant_bytes(*g, seen);
+  }
+  return bytes;
+}
+
+std::int64_t constant_bytes(const ir::Graph& graph) {
+  std::set<const ir::Graph*> seen;
+  return constant_bytes(graph, seen);
+}
+
 }  // namespace
 
 bool verify_wanted() {
@@ -80,6 +96,7 @@ std::span<const Pass> standard_passes() { return kStandard; }
 
 ir::Graph run_passes(ir::Graph graph, std::span<const Pass> passes) {
   const bool verified = verify_wanted();
+  const std::int64_t most_constants = verified ? constant_bytes(graph) + kMaxFoldedBytes : 0;
   Dump dump(graph.name());
   dump.write(graph, "input");
   for (int round = 0; round < kMaxRounds; ++round) {
@@ -90,6 +107,9 @@ ir::Graph run_passes(ir::Graph graph, std::span<const Pass> passes) {
       if (!verified) continue;
       try {
         ir::verify(graph);
+        if (constant_bytes(graph) > most_constants)
+          throw Error(ErrorKind::kInternal, "constants", "a pass makes more bytes of them than a graph may have",
+                      std::to_string(most_constants), std::to_string(constant_bytes(graph)));
       } catch (const Error& error) {
         throw error.within(fmt::format("after pass {}", pass.name));
       }

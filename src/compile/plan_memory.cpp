@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "compile/program.h"
 
 namespace systole::lower {
@@ -15,11 +16,23 @@ namespace {
 
 constexpr std::int64_t kAlignment = 256;  // what GPUs and vector units ask for at most
 
-std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t add(std::int64_t a, std::int64_t b) {
+  return checked_add(a, b, "memory of the graph", "what it needs in all");
+}
+
+std::int64_t aligned(std::int64_t bytes) { return add(bytes, kAlignment - 1) / kAlignment * kAlignment; }
+
+// Every sum of sizes that is made of a program, the peak among them, is at most this one.
+void check_total(const Program& program) {
+  std::int64_t all = 0;
+  for (const BufferInfo& b : program.buffers)
+    if (b.shares < 0) all = add(all, aligned(b.bytes));
+}
 
 }  // namespace
 
 void plan_memory(Program& program, std::int64_t room) {
+  check_total(program);
   std::vector<BufferInfo*> open;
   for (BufferInfo& b : program.buffers)
     if (b.role == BufferInfo::Role::temporary && b.shares < 0 && b.first >= 0) open.push_back(&b);

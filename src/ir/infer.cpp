@@ -92,6 +92,12 @@ void Call::check_graphs(std::size_t wanted) const {
     fail_attr("wrong number of sub-graphs", std::to_string(wanted), std::to_string(graphs.size()));
 }
 
+void Call::check_distance(std::int64_t distance, const char* what) const {
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;
+  if (distance < -kMost || distance > kMost)
+    fail(ErrorKind::kLimit, fmt::format("{} is too far", what), "-2^60 to 2^60", std::to_string(distance));
+}
+
 void Call::check_kind(Combine kind) const {
   if (kind == Combine::set) fail_attr("kind", "sum, prod, max, min, bitwise_and or bitwise_or", "set");
   const bool bitwise = kind == Combine::bitwise_and || kind == Combine::bitwise_or;
@@ -122,6 +128,9 @@ Dim window_positions(const Call& call, Dim size, std::int64_t window, std::int64
     call.fail_attr("window, stride and dilation", "window 0 or more, stride and dilation 1 or more",
                    fmt::format("window {} stride {} dilation {} and {}", window, stride, base_dilation,
                                window_dilation));
+  for (const std::int64_t padding : {low, high}) call.check_distance(padding, "padding");
+  for (const std::int64_t step : {window, stride, base_dilation, window_dilation})
+    call.check_distance(step, "window, stride or dilation");
   const Dim padded = dilated(size, base_dilation) + Dim(low) + Dim(high);
   const Dim extent = dilated(Dim(window), window_dilation);
   if (padded.is_static() && (padded.value() <= 0 || padded.value() < extent.value())) return 0;

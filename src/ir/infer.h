@@ -39,6 +39,8 @@ struct Call {
   void check_axis(std::int64_t axis, int rank, const char* what) const;
   void check_length(std::size_t length, std::size_t wanted, const char* what) const;
   void check_graphs(std::size_t wanted) const;
+  // A distance that passes and kernels add to others: within ±2^60, so that sums of a few fit 64 bits.
+  void check_distance(std::int64_t distance, const char* what) const;
   void check_kind(Combine kind) const;  // fits operand 0, and is no `set`
   // Number of devices in a group over these mesh axes.
   std::int64_t group_size(const MeshAxisNames& axes) const;

@@ -90,6 +90,8 @@ Types infer_pad(const Call& c) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (a.interior[i] < 0)
       c.fail_attr(fmt::format("interior of axis {}", i), "0 or more", std::to_string(a.interior[i]));
+    for (const std::int64_t padding : {a.low[i], a.high[i], a.interior[i]})
+      c.check_distance(padding, "padding");
     const Dim size = dilated(from[i], (Dim(a.interior[i]) + Dim(1)).value()) + Dim(a.low[i]) + Dim(a.high[i]);
     if (size.is_static() && size.value() < 0)
       c.fail_shape(fmt::format("axis {} would have a negative size", i), "0 or more", size.to_string());

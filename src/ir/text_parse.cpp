@@ -4,10 +4,13 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <unordered_map>
 
+#include "base/budget.h"
 #include "base/nearest.h"
+#include "ir/composite_check.h"
 #include "ir/text_lexer.h"
 #include "ir/text_literal.h"
 #include "systole/ir/composite.h"
@@ -38,7 +41,9 @@ constexpr bool kRequired =
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view file) : lexer_(text, file) {}
+  Parser(std::string_view text, std::string_view file)
+      : lexer_(text, file),
+        budget_({}, expansion_limit(text.size()), "broadcast a scalar instead of a splat") {}
 
   Graph parse_file() {
     if (!at_name("systole.ir")) fail("not a Systole graph", fmt::format("systole.ir {}", kIrVersion));
@@ -55,6 +60,9 @@ class Parser {
       last = parse_graph();
     }
     if (!last) fail("no graph in the file", "graph @name(…) {");
+    // Passes copy a sub-graph to each place where it is used.
+    constexpr std::int64_t kNodeBytes = 1024;
+    take(token(), (last->expanded_size() - nodes_) * kNodeBytes, "sub-graphs that are used in many places");
     if (!unused_.empty()) {
       const auto& [name, token] = *unused_.begin();
       if (name != last->name() || unused_.size() > 1)
@@ -94,6 +102,14 @@ class Parser {
   void expect_name(std::string_view name) {
     if (!at_name(name)) fail("unexpected text", std::string(name));
     next();
+  }
+
+  void take(const Token& at, std::int64_t bytes, std::string_view what) {
+    try {
+      budget_.take(static_cast<std::uint64_t>(bytes), what);
+    } catch (const Error& e) {
+      throw e.within(lexer_.position(at));
+    }
   }
 
   // `item` is called for each element up to `close`; the opening symbol is consumed here.
@@ -193,6 +209,7 @@ class Parser {
       lexer_.fail(start, fmt::format("{} has {} elements, {} are given", type.to_string(), count, got));
     };
     expect('(');
+    if (at_name("splat")) return parse_splat(start, type);
     std::vector<std::byte> bytes;
     if (at_name("hex")) {
       next();
@@ -201,14 +218,6 @@ class Parser {
       next();
       if (static_cast<std::int64_t>(bytes.size()) != type.bytes())
         wrong_count(static_cast<std::int64_t>(bytes.size() / size));
-    } else if (at_name("splat")) {
-      next();
-      if (type.bytes() > kMaxSplatBytes)
-        lexer_.fail(start, "a splat literal this large", "at most 64 MiB; broadcast a scalar instead");
-      std::byte element[8];
-      parse_element_into(type.dtype, element);
-      bytes.resize(static_cast<std::size_t>(type.bytes()));
-      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = element[i % size];
     } else {
       if (!at(')')) do {
           bytes.resize(bytes.size() + size);
@@ -219,6 +228,24 @@ class Parser {
     }
     expect(')');
     return located(start, [&] { return Literal::copy_of(type, bytes); });
+  }
+
+  // The one literal whose text is shorter than its bytes.
+  Literal parse_splat(const Token& start, const Type& type) {
+    next();
+    if (type.bytes() > kMaxSplatBytes)
+      lexer_.fail(start, "a splat literal this large", "at most 64 MiB; broadcast a scalar instead");
+    std::byte element[8];
+    parse_element_into(type.dtype, element);
+    expect(')');
+    take(start, type.bytes(), "a splat literal");
+    return located(start, [&] {
+      Literal value = Literal::uninitialized(type);
+      std::byte* const bytes = value.mutable_bytes();
+      const std::size_t size = size_of(type.dtype);
+      for (std::size_t i = 0; i < value.byte_size(); i += size) std::memcpy(bytes + i, element, size);
+      return value;
+    });
   }
 
   void parse_element_into(DType dtype, std::byte* element) {
@@ -467,6 +494,7 @@ class Parser {
   void parse_input(Graph& graph) {
     const Token start = token();
     DebugInfo debug;
+    ++nodes_;
     end_input(graph);
     debug.comment = lexer_.take_comments();
     std::string key = value_key();
@@ -502,6 +530,7 @@ class Parser {
       expect('=');
     }
     const Token op_token = token();
+    ++nodes_;
     const bool composite = at_name("composite");
     if (composite) next();
     const Token name_token = token();
@@ -522,8 +551,11 @@ class Parser {
     while (token().kind == TokenKind::graph_name) graphs.push_back(parse_graph_reference());
     if (composite && graphs.empty())
       graphs.push_back(registered_body(op_name, name_token, operands, std::get<CompositeAttrs>(attrs)));
+    else if (composite)
+      add_defaults(std::get<CompositeAttrs>(attrs));
     const Values results = located(
         op_token, [&] { return graph.add_multi(*op, operands, std::move(attrs), std::move(graphs)); });
+    if (composite) check_name(graph.node(graph.size() - 1), operands, name_token);
     if (keys.size() != results.size())
       lexer_.fail(start,
                   fmt::format("{} has {} results, {} are named", op_name, results.size(), keys.size()));
@@ -550,6 +582,19 @@ class Parser {
     std::vector<Type> types;
     for (const Value& v : operands) types.push_back(v.type());
     return located(at, [&] { return composite_body(*def, types, attrs.attrs); });
+  }
+
+  static void add_defaults(CompositeAttrs& attrs) {
+    if (const CompositeDef* def = find_composite(attrs.name))
+      attrs.attrs.insert(def->defaults.begin(), def->defaults.end());
+  }
+
+  // A registered name promises the registered operands, attributes and results, whatever body stands there.
+  void check_name(const Node& node, const Values& operands, const Token& at) const {
+    std::vector<Type> types;
+    for (const Value& v : operands) types.push_back(v.type());
+    if (const std::optional<Error> misfit = composite_misfit(node, types))
+      throw misfit->within(lexer_.position(at));
   }
 
   void check_types(const Values& results, const std::string& op_name) {
@@ -637,6 +682,8 @@ class Parser {
   }
 
   Lexer lexer_;
+  Budget budget_;
+  std::int64_t nodes_ = 0;  // that the file writes out
   std::map<std::string, GraphRef, std::less<>> graphs_;
   std::map<std::string, Token, std::less<>> unused_;  // graphs that no other has used so far
   std::unordered_map<std::string, Value> values_;

@@ -5,7 +5,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "systole/ir/graph.h"
+#include "ir/composite_check.h"
 
 namespace systole::ir {
 
@@ -109,6 +109,9 @@ void verify_graph(const Graph& graph, std::set<const Graph*>& done, View& view) 
       broken(graph, i, e.what());
     }
     if (types != node.types) broken(graph, i, "the result types are not the inferred ones");
+    if (node.op == Op::composite)
+      if (const std::optional<Error> misfit = composite_misfit(node, operands))
+        throw misfit->within(fmt::format("graph @{}, node {}", graph.name(), i));
   }
   for (const Output& o : graph.outputs())
     if (o.value.node < 0 || o.value.node >= graph.size() || o.value.index < 0 ||

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/checked.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "compile/flops.h"
@@ -38,14 +39,21 @@ std::vector<Type> output_types(const ir::Graph& graph) {
   return types;
 }
 
+// Of arguments and results together; throws kLimit when 64 bits do not hold it.
+std::int64_t argument_bytes(const ir::Graph& graph) {
+  std::int64_t bytes = 0;
+  for (const std::vector<Type>& types : {input_types(graph), output_types(graph)})
+    for (const Type& type : types)
+      bytes = checked_add(bytes, type.bytes(), fmt::format("graph {}", graph.name()),
+                          "the size of its inputs and outputs");
+  return bytes;
+}
+
 // What a run moves and does at least, as the graph has it.
 std::string run_details(const ir::Graph& graph, const DeviceName& device) {
-  std::int64_t bytes = 0;
-  for (const Type& type : input_types(graph)) bytes += type.bytes();
-  for (const Type& type : output_types(graph)) bytes += type.bytes();
   return timeline::details({{"device", device.to_string()},
                             {"dtype", name(passes::flops_dtype(graph))},
-                            {"bytes", bytes},
+                            {"bytes", argument_bytes(graph)},
                             {"flops", static_cast<std::int64_t>(std::min(passes::flops(graph), 9e18))}});
 }
 
@@ -189,6 +197,7 @@ std::shared_ptr<Instance> CompiledGraph::State::compiled(const ir::Graph& bound)
     const std::string name = "compile " + bound.name(), details = timeline::details({{"device", where}});
     const timeline::Span span("compile", name, details);
     ir::verify(bound);
+    (void)argument_bytes(bound);  // throws where sums of sizes would wrap
     const ir::Graph ready = options.optimize ? optimized(bound) : bound;
     return device.backend->compile(ready, device.name.ordinal, options);
   };

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <set>
 #include <system_error>
 #include <thread>
 
 #include "backend/tuning.h"
 #include "base/log.h"
+#include "base/whole_number.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
 
@@ -23,13 +23,6 @@ namespace {
 
 constexpr std::string_view kStepKey = "systole.step";
 constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
-
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;

@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "base/log.h"
+#include "base/whole_number.h"
 #include "systole/base/error.h"
 #include "systole/train/checkpoint.h"
 #include "train/interrupt.h"
@@ -379,11 +380,24 @@ struct Fit final : Run {
     }
     // States of callbacks that this run does not have.
     std::erase_if(found->values, [](const auto& value) { return value.first.starts_with("callback."); });
-    restore(impl_.state(), *found);
-    epoch_ = std::stoll(text("epoch"));
-    done_ = std::stoll(text("done"));
-    step_ = saved_step_ = found->step;
+    const auto check_entry = [&](bool holds, const char* key, const std::string& expected) {
+      if (!holds)
+        throw Error(ErrorKind::kParse,
+                    fmt::format("{}: checkpoint of step {}", c.folder.string(), found->step),
+                    fmt::format("the metadata \"{}\"", key), expected, fmt::format("\"{}\"", text(key)));
+    };
+    const auto count = [&](const char* key) {
+      const std::optional<std::int64_t> value = whole_number(text(key));
+      check_entry(value && *value >= 0, key, "a whole number of 0 or more");
+      return *value;
+    };
+    const std::int64_t epoch = count("epoch"), done = count("done");
     std::vector<double> sums = from_exact(text("sums"));
+    check_entry(sums.size() == sums_.size() + 1, "sums", fmt::format("{} numbers", sums_.size() + 1));
+    restore(impl_.state(), *found);
+    epoch_ = epoch;
+    done_ = done;
+    step_ = saved_step_ = found->step;
     samples_ = sums.back();
     sums.pop_back();
     sums_ = std::move(sums);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "autodiff/batch/batch.h"
+#include "ir/composite_check.h"
 #include "systole/ir/composite.h"
 
 namespace systole::autodiff::batch {
@@ -121,15 +122,16 @@ Values with_own_gradient(const Mapped& m, const ir::CompositeDef* def) {
 
 bool has_own_gradient(const Node& node) {
   if (node.op != Op::composite) return false;
-  const ir::CompositeDef* def = ir::find_composite(node.as<ir::CompositeAttrs>().name);
-  return node.graphs.size() > 1 || (def != nullptr && def->backward);
+  if (node.graphs.size() > 1) return true;
+  const ir::CompositeDef* def = ir::definition_of(node);
+  return def != nullptr && def->backward;
 }
 
 Values map_composite(const Mapped& m) {
   const std::string& name = m.as<ir::CompositeAttrs>().name;
   const ir::CompositeDef* def = ir::find_composite(name);
   const Form* form = find_form(name);
-  if (form != nullptr && fits(m, *form)) return whole(m, *form);
+  if (form != nullptr && fits(m, *form) && ir::definition_of(m.node) != nullptr) return whole(m, *form);
   if (has_own_gradient(m.node)) return with_own_gradient(m, def);
   const GraphRef body = m.mapper.subgraph(m.node.graphs[0], m.batched, m.results);
   if (def == nullptr) return m.graph.add_multi(Op::composite, m.x, m.node.attrs, {body});

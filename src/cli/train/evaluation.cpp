@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
 
+#include "base/whole_number.h"
 #include "cli/train/graph_file.h"
 #include "systole/base/error.h"
 #include "systole/tensor/shaping.h"
@@ -185,7 +186,12 @@ Features features_of(const SavedModel& model) {
 
 std::int32_t rate_of(const SavedModel& model) {
   const auto text = model.metadata().find(kRateKey);
-  return text == model.metadata().end() ? 0 : std::atoi(text->second.c_str());
+  if (text == model.metadata().end()) return 0;
+  const std::optional<std::int64_t> rate = whole_number(text->second);
+  if (!rate || *rate < 0 || *rate > std::numeric_limits<std::int32_t>::max())
+    throw Error(ErrorKind::kParse, fmt::format("the model's metadata \"{}\"", kRateKey), "not a sample rate",
+                "a whole number of 0 or more", fmt::format("\"{}\"", text->second));
+  return static_cast<std::int32_t>(*rate);
 }
 
 SavedModel load_model(const std::string& place, const std::string& device) {

@@ -10,10 +10,12 @@
 #include <filesystem>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <utility>
 
+#include "base/whole_number.h"
 #include "cli/train/data.h"
 #include "cli/train/evaluation.h"
 #include "cli/train/table.h"
@@ -29,6 +31,7 @@ namespace systole::cli {
 namespace {
 
 constexpr std::int64_t kAtOnce = 256;
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 28;  // of a sound: 93 minutes at 48 kHz
 
 // The type of one row.
 Type row_type(const SavedModel& model) {
@@ -96,6 +99,14 @@ Literal table_rows(const std::string& file, const Type& row, const SavedModel& m
   return converted(rows, row.dtype);
 }
 
+std::int64_t samples_of(const std::string& given) {
+  const std::optional<std::int64_t> count = whole_number(given);
+  if (!count || *count < 1 || *count > kMostSamples)
+    throw Error(ErrorKind::kInvalidArgument, "data.source: samples", "not a length of a sound",
+                fmt::format("1 to {} samples", kMostSamples), given);
+  return *count;
+}
+
 Literal sound_row(const std::string& file, const Type& row, const SavedModel& model,
                   const Settings& settings) {
   const io::Sound sound = io::load_wav(file);
@@ -105,7 +116,7 @@ Literal sound_row(const std::string& file, const Type& row, const SavedModel& mo
   const std::int64_t mels = settings.data.mels;
   std::int64_t count = mels == 0 && row.shape.rank() == 1 ? row.shape[0].value() : sound.rate;
   if (const std::string given = option_of(settings.data.source, "samples"); !given.empty())
-    count = std::stoll(given);
+    count = samples_of(given);
   Literal values;
   if (mels > 0) {
     values = spectrum(samples, sound.rate, count, mels);

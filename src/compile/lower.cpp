@@ -174,7 +174,7 @@ class Lowering {
     if (step.chunks == 1) return;
     const auto sums = std::count_if(group.nodes.begin(), group.nodes.end(),
                                     [&](std::int32_t i) { return graph_.node(i).op == Op::reduce; });
-    step.workspace = scratch(8 * step.chunks * group.domain->row_count() * sums);
+    step.workspace = scratch(8 * (step.chunks + 1) * group.domain->row_count() * sums);
   }
 
   // What a kernel for the primitive wants beside operands and results: two lists of i32 to sort with, one for

@@ -11,8 +11,9 @@
 // is kept, four points of a row when it is reduced.
 //
 // Few rows with very many points are cut in chunks, one for each group, and every pass is a launch of its
-// own: what a chunk sums goes to memory, where the next pass finds it. A last launch stores what belongs to
-// rows.
+// own: what a chunk sums goes to memory, where the next pass finds it. Where there are many chunks, a small
+// launch between two passes adds up the sums of all chunks, which every group of the next pass would do
+// otherwise. A last launch stores what belongs to rows.
 
 #include <algorithm>
 #include <bit>
@@ -114,21 +115,36 @@ class SimtRows {
     return !reductions(stage).empty() || !full_outputs(stage).empty();
   }
 
+  // Whether a launch of its own adds up the chunks' sums of the stage, once for all groups of the passes
+  // behind.
+  bool has_totals(int stage) const {
+    // What the groups read of the chunks' sums takes as long as the launch, from the L2 cache.
+    constexpr std::int64_t kBytes = 32'000'000;
+    bool is_wanted = false;
+    for (int later = stage + 1; later <= last_stage_; ++later) is_wanted = is_wanted || has_work(later);
+    const auto sums = static_cast<std::int64_t>(reductions(stage).size());
+    return is_wanted && sums > 0 && chunks_ * chunks_ * row_count_ * sums * kPlace >= kBytes;
+  }
+  Kernel make_totals(int stage) {
+    open_cut(true);
+    for (const std::int32_t i : reductions(stage)) {
+      read_chunks(i);
+      const std::string condition = storing("part == 0");
+      w_.line(fmt::format("{}{} = {};", condition.empty() ? "" : "if (" + condition + ") ", row_total(i),
+                          sum(i)));
+    }
+    function_.elements().pop();
+    return function_.finish_groups(blocks());
+  }
+
   // Pass `stage` over the chunks of all rows; one after the last: what belongs to rows.
   Kernel make_cut(int stage) {
     const bool is_last = stage > last_stage_;
-    has_rows_alone_ = is_last;
-    lay_out();
-    const std::int64_t blocks = (units() + slots_ - 1) / slots_;
-    memory_ = function_.scratch("s_u8");
-    write_places();
-    w_.line(fmt::format("const s_index base = S_GROUP % {0} * {1}, chunk = S_GROUP / {0};", blocks, slots_));
-    write_row();
+    open_cut(is_last);
     Elements& elements = function_.elements();
-    elements.push();
     if (is_last) read_ahead();
     for (int earlier = 1; earlier < stage; ++earlier)
-      for (const std::int32_t i : reductions(earlier)) read_chunks(i);
+      for (const std::int32_t i : reductions(earlier)) has_totals(earlier) ? read_total(i) : read_chunks(i);
     if (is_last) {
       store(rows_, outer_.point(), "part == 0");
     } else {
@@ -142,10 +158,23 @@ class SimtRows {
       }
     }
     elements.pop();
-    return function_.finish_groups(is_last ? blocks : blocks * chunks_);
+    return function_.finish_groups(is_last ? blocks() : blocks() * chunks_);
   }
 
  private:
+  static constexpr int kPlace = 8;  // bytes of a sum in memory
+
+  std::int64_t blocks() const { return (units() + slots_ - 1) / slots_; }
+  void open_cut(bool has_rows_alone) {
+    has_rows_alone_ = has_rows_alone;
+    lay_out();
+    memory_ = function_.scratch("s_u8");
+    write_places();
+    w_.line(
+        fmt::format("const s_index base = S_GROUP % {0} * {1}, chunk = S_GROUP / {0};", blocks(), slots_));
+    write_row();
+    function_.elements().push();
+  }
   // Points that a thread takes at a time, and how often it does.
   std::int64_t at_once() const { return is_long_ ? wide_ : 1; }
   std::int64_t turns() const { return (chunk_length_ / at_once() + parts_ - 1) / parts_; }
@@ -223,11 +252,25 @@ class SimtRows {
 
   // Where a chunk's part of a reduction is.
   std::string chunk_sum(std::int32_t i, std::string_view chunk) const {
+    return place(i, fmt::format("({} + (s_i64){})", number_of(i) * chunks_, chunk));
+  }
+  // Where all chunks' sum of it is: behind those of the chunks.
+  std::string row_total(std::int32_t i) const {
+    return place(i, fmt::format("{}", reduction_count() * chunks_ + number_of(i)));
+  }
+  std::string place(std::int32_t i, const std::string& line) const {
+    const std::string row = is_wide_ ? fmt::format("unit * {} + j", wide_) : std::string("row");
+    return fmt::format("*(S_GLOBAL {}*)({} + {} * ({} * {} + {}))", c_type(dtype_of(i)), memory_, kPlace,
+                       line, row_count_, row);
+  }
+  std::int64_t number_of(std::int32_t i) const {
     std::int64_t number = 0;
     for (std::int32_t k = 0; k < i; ++k) number += graph_.node(k).op == Op::reduce ? 1 : 0;
-    const std::string row = is_wide_ ? fmt::format("unit * {} + j", wide_) : std::string("row");
-    return fmt::format("*(S_GLOBAL {}*)({} + 8 * (({} + (s_i64){}) * {} + {}))", c_type(dtype_of(i)), memory_,
-                       number * chunks_, chunk, row_count_, row);
+    return number;
+  }
+  void read_total(std::int32_t i) {
+    declare("sum", i, row_total(i));
+    function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), sum(i)));
   }
 
   // What belongs to the row is on its way while the chunks' sums are.
@@ -683,10 +726,13 @@ std::vector<Kernel> simt_cut_rows_kernels(const lower::Step& step, const std::st
                                           const Form& form) {
   std::vector<Kernel> all;
   const SimtRows whole(step, name, dialect, form, step.chunks);
-  for (int stage = 1; stage <= whole.passes() + 1; ++stage)
+  for (int stage = 1; stage <= whole.passes() + 1; ++stage) {
+    const std::string pass = fmt::format("{}_pass{}", name, stage);
     if (whole.has_work(stage))
-      all.push_back(
-          SimtRows(step, fmt::format("{}_pass{}", name, stage), dialect, form, step.chunks).make_cut(stage));
+      all.push_back(SimtRows(step, pass, dialect, form, step.chunks).make_cut(stage));
+    if (whole.has_totals(stage))
+      all.push_back(SimtRows(step, pass + "_total", dialect, form, step.chunks).make_totals(stage));
+  }
   return all;
 }
 

@@ -176,7 +176,7 @@ class Lowering {
     if (step.chunks == 1) return;
     const auto sums = std::count_if(group.nodes.begin(), group.nodes.end(),
                                     [&](std::int32_t i) { return graph_.node(i).op == Op::reduce; });
-    step.workspace = scratch(bytes_of(bytes_of(8 * sums, step.chunks), group.domain->row_count()));
+    step.workspace = scratch(bytes_of(bytes_of(8 * sums, step.chunks + 1), group.domain->row_count()));
   }
 
   static std::int64_t bytes_of(std::int64_t size, std::int64_t count) {

@@ -14,27 +14,41 @@ namespace systole::runtime {
 
 namespace {
 
+// The last line of a text that holds more than blanks; 1 of an empty one.
+std::size_t last_line_of(std::string_view source) {
+  const std::size_t end = source.find_last_not_of(" \t\r\n");
+  if (end == std::string_view::npos) return 1;
+  return 1 + static_cast<std::size_t>(std::count(source.begin(), source.begin() + end, '\n'));
+}
+
 // The number after the name in "kernel:12:5: error: …", in a command's "/tmp/…/kernel:12: …", or in NVRTC's
-// "kernel(12): error: …".
-std::optional<std::size_t> first_line(std::string_view words, std::string_view name) {
+// "kernel(12): error: …". NVRTC names no line when a brace is missing, only "At end of source: error: …" and,
+// in a note, the line of the brace to match: the error is at the end of `source`.
+std::optional<std::size_t> first_line(std::string_view words, std::string_view name,
+                                      std::string_view source) {
   const auto number_at = [&](std::size_t i) {
     std::size_t value = 0;
     while (i < words.size() && std::isdigit(static_cast<unsigned char>(words[i])) != 0 && value < 1'000'000)
       value = value * 10 + static_cast<std::size_t>(words[i++] - '0');
     return value;
   };
+  constexpr std::string_view kAtEnd = "At end of source: error";
+  std::size_t at_end = words.find(kAtEnd);
+  if (at_end != 0 && at_end != std::string_view::npos && words[at_end - 1] != '\n')
+    at_end = std::string_view::npos;
   std::optional<std::size_t> any;
   for (std::size_t at = words.find(name); at != std::string_view::npos; at = words.find(name, at + 1)) {
     const std::size_t behind = at + name.size();
     if (behind >= words.size() || (words[behind] != ':' && words[behind] != '(')) continue;
     const std::size_t line = number_at(behind + 1);
     if (line == 0) continue;
+    if (at > at_end) break;
     // Warnings come first now and then; "error" stands before the place (PoCL) or behind it.
     const std::size_t begin = words.rfind('\n', at) + 1, end = std::min(words.find('\n', at), words.size());
     if (words.substr(begin, end - begin).find("error") != std::string_view::npos) return line;
     if (!any) any = line;
   }
-  return any;
+  return at_end != std::string_view::npos ? last_line_of(source) : any;
 }
 
 std::string line_of(std::string_view source, std::size_t line) {
@@ -119,12 +133,12 @@ void refuse_source(const std::string& device, std::string_view source, const Sou
   std::string text;
   std::string where = options.source_name.empty() ? fmt::format("kernel source on {}", device)
                                                   : fmt::format("{} on {}", options.source_name, device);
-  if (const std::optional<std::size_t> line = first_line(words, source_name(options))) {
+  // A source may begin with #defines of the library's and a #line of its own.
+  const std::string mark = fmt::format("#line 1 \"{}\"\n", source_name(options));
+  if (const std::size_t at = source.rfind(mark); at != std::string_view::npos)
+    source.remove_prefix(at + mark.size());
+  if (const std::optional<std::size_t> line = first_line(words, source_name(options), source)) {
     where += fmt::format(", line {}", *line);
-    // A source may begin with #defines of the library's and a #line of its own.
-    const std::string mark = fmt::format("#line 1 \"{}\"\n", source_name(options));
-    if (const std::size_t at = source.rfind(mark); at != std::string_view::npos)
-      source.remove_prefix(at + mark.size());
     text = line_of(source, *line);
   }
   throw Error(

@@ -6,9 +6,9 @@ source=$1
 # shellcheck source=pretended.sh
 . "$(dirname "$0")/pretended.sh"
 tree=$home/tree
-mkdir -p "$tree/scripts" "$tree/docs" "$tree/src" "$tree/include" "$tree/tests" "$tree/cmake" "$tree/peers"
+mkdir -p "$tree/scripts" "$tree/docs" "$tree/src/ir" "$tree/src/cli" "$tree/include" "$tree/tests" "$tree/cmake" "$tree/peers"
 cp "$source/scripts/gpu-check" "$tree/scripts"
-touch "$tree/CMakeLists.txt" "$tree/src/a.cpp"
+touch "$tree/CMakeLists.txt" "$tree/src/ir/a.cpp" "$tree/src/cli/b.cpp" "$tree/tests/kernels_test.cpp"
 
 # shellcheck disable=SC2016
 tool cmake 'echo "cmake $*" >>"$LOG"
@@ -34,12 +34,14 @@ esac'
 # shellcheck disable=SC2016
 tool compute-sanitizer 'while [[ $1 == --* ]]; do [[ $1 == *=* ]] || shift; shift; done; exec "$@"'
 tool nvidia-smi 'echo Card'
+# shellcheck disable=SC2016
+tool nvcc 'echo "Cuda compilation tools, release 13.7, V13.7.88"'
 tool nproc 'echo 3'
 tool ninja ''
 
 check() {  # arguments of gpu-check; what it says
   : >"$log"
-  (cd "$tree" && LOG=$log HOME_BIN=$home/bin BROKEN=${BROKEN:-none} DEVICE=${DEVICE:-} PATH=$home/bin:$PATH \
+  (cd "$tree" && LOG=$log HOME_BIN=$home/bin BROKEN=${BROKEN:-none} DEVICE=${DEVICE:-} CUDA_HOME=$home PATH=$home/bin:$PATH \
     scripts/gpu-check "$@" 2>&1)
 }
 row() { grep -q "^| $1 | $2" "$tree/docs/gpu-check.md" || fail "no row: $1 $2"; }
@@ -56,24 +58,59 @@ row memcheck '6 rows and 6 steps'
 row races '6 rows'
 row T4 '256 | bf16 | compile | 12.5 samples_per_s | 3.5 |'
 row card 'Card, driver Card'
-check --verify >/dev/null || fail "its own result is not known"
+row commit "\`unknown\`"
+row CUDA '13.7.88, NVRTC'
+out=$(check --verify) || fail "its own result is not known: $out"
 grep -q -- '--pairs' "$log" && fail "peers without being asked"
 
+verify() {  # an exit status and words
+  local expected=$1 words=$2 out status=0
+  out=$(check --verify) || status=$?
+  [[ $status == "$expected" && $out == *"$words"* ]] || fail "--verify: $status for $expected, no '$words' in: $out"
+}
 echo change >>"$tree/docs/other.md"
-check --verify >/dev/null || fail "a page is no part of the hash"
+echo change >>"$tree/src/cli/b.cpp"
+verify 0 "of this tree" # neither a page nor the command line is what a card runs
 (cd "$tree" && git init -q . && git add -A) >/dev/null 2>&1
-check --verify >/dev/null || fail "the hash differs with .git"
-echo change >>"$tree/src/a.cpp"
-out=$(check --verify) && fail "a changed tree is verified"
-[[ $out == *"another tree"* ]] || fail "$out"
+verify 0 "of this tree"
+echo change >>"$tree/src/ir/a.cpp"
+verify 3 "src/ir"
+out=$(check --verify)
+[[ $out != *src/cli* && $out == *"all of it passed"* ]] || fail "$out"
+
+# With a commit, the files that have changed since are named.
+(cd "$tree" && printf 'build-gpu\n' >.gitignore && git add -A && git -c user.name=a -c user.email=a@b commit -qm one) >/dev/null
+out=$(check) || fail "$out"
+row commit "\`$(cd "$tree" && git rev-parse --short=12 HEAD)\` |"
+echo change >>"$tree/tests/kernels_test.cpp"
+verify 3 "    tests/kernels_test.cpp"
+out=$(check) || fail "$out"
+grep -q '^| commit | .* and changes on it |' "$tree/docs/gpu-check.md" || fail "changes are not told"
+out=$(check --commit 0123abc) || fail "$out"
+row commit "\`0123abc\` |"
+
+# Halves add up on one tree and card; another tree begins again.
+rm "$tree/docs/gpu-check.md"
+out=$(check --part 1/2) || fail "$out"
+row parity '4 tests passed'
+verify 1 "lacks tests memcheck races"
+out=$(check --part 2/2) || fail "$out"
+row parity '4 tests passed'
+row races '6 rows'
+row T4 '256 | bf16 | compile |'
+verify 0 "of this tree"
+[[ $(grep -c '^| build ' "$tree/docs/gpu-check.md") == 1 ]] || fail "two rows of the build"
+echo change >>"$tree/src/ir/a.cpp"
+out=$(check --part 2/2) || fail "$out"
+verify 1 "lacks conformance bench losses parity training"
+out=$(check --part 3/2) && fail "a third half: $out"
 
 for broken in conformance_suite parity_test bench_cuda_test cuda_session_test; do
   out=$(BROKEN=$broken check) && fail "$broken fails, gpu-check does not"
   grep -q '^| [a-z]* | FAILED' "$tree/docs/gpu-check.md" || fail "no word of $broken"
+  verify 1 "something failed"
 done
 grep -q '^| tests | FAILED: .*, not all of cuda_session_test |' "$tree/docs/gpu-check.md" || fail "not named"
-out=$(check --verify) && fail "a failure is verified"
-[[ $out == *"something failed"* ]] || fail "$out"
 
 rm "$tree/docs/gpu-check.md"
 out=$(check --only peers --peers peers --pairs T1@64,T1@64:many) || fail "$out"

@@ -81,3 +81,18 @@ inline systole::data::TrainTest mnist_or_drawn(const Options& options) {
   const auto [all, others] = systole::data::mnist(options["data"]);
   return {train > 0 ? all.take(train) : all, test > 0 ? others.take(test) : others};
 }
+
+// MNIST's training pictures or drawn digits as f32[count, 28, 28, 1] from 0 to 1, by the same options.
+inline systole::Tensor digit_images(const Options& options) {
+  const systole::Literal pixels = mnist_or_drawn(options).train.columns()[0];
+  return (systole::Tensor(pixels).to(systole::DType::f32) / 255).reshape({-1, 28, 28, 1});
+}
+
+// Images f32[count, side, side, 1] from 0 to 1 in a grid of rows of `columns`, for io::save_png.
+inline systole::Literal tiled(const systole::Tensor& images, std::int64_t columns) {
+  const std::int64_t rows = images.shape()[0].value() / columns, side = images.shape()[1].value();
+  const systole::Tensor grid = images[systole::slice(0, rows * columns)].reshape({rows, columns, side, side});
+  return (transpose(grid, {0, 2, 1, 3}).reshape({rows * side, columns * side}) * 255)
+      .to(systole::DType::u8)
+      .literal();
+}

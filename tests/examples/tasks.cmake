@@ -21,6 +21,17 @@ systole_add_example(time_series time_series_beats_the_naive_forecast "naive fore
 systole_add_example(fraud fraud_is_found
   "precision 0\\.[5-9][0-9]+, recall 0\\.[5-9][0-9]+, F1 0\\.[5-9][0-9]+, AUC 0\\.9")
 
+# Even odds at each pixel are 784·ln 2 nats; one code for all digits leaves about 200 of drawn ones.
+systole_add_example(vae vae_learns_a_code "untrained: 5[34][0-9]\\.[0-9] nats.*epoch 3: 1?[0-9][0-9]\\.[0-9] nats.*vae\\.png"
+  --train 3000 --epochs 3)
+# 2·ln 2 and ln 2 before anything is learned.
+systole_add_example(dcgan dcgan_trains_both_nets
+  "first step: discriminator 1\\.[34][0-9]+, generator 0\\.[67][0-9]+.*epoch 1: discriminator [01]\\..*dcgan\\.png" --train 1024 --epochs 1)
+# 22 steps by chance; the longest are 200.
+systole_add_example(reinforce reinforce_balances_the_pole
+  "iteration 1: the pole stood for (1[5-9]|2[0-9]|3[0-5])\\..*iteration 60: the pole stood for 1[0-9][0-9]\\.|200\\." )
+systole_add_example(serve_threads serve_threads_answers_every_client "1000 answers, 0 wrong" --requests 1000)
+
 # systole_add_example_on(file example name expression [argument…]): with --data shared/data/FILE; skipped where it is not.
 set(shared ${PROJECT_SOURCE_DIR}/../shared)
 if(DEFINED ENV{SYSTOLE_SHARED})

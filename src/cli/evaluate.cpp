@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/train/data.h"
@@ -23,12 +24,13 @@ struct Options {
   std::string model, data, device = "auto", confusion;
   std::vector<std::string> metrics;
   std::int64_t batch = 0;
-  bool report = false;
+  bool report = false, allow_non_finite = false;
 };
 
 // The matrix as text, for as many classes as a screen has room for.
 std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vector<std::string>& classes) {
   int wide = 4;
+  const bool undecided = matrix.undecided_samples() > 0;
   std::vector<std::string> names;
   for (const std::int64_t label : matrix.labels) {
     const auto i = static_cast<std::size_t>(label);
@@ -36,7 +38,8 @@ std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vecto
     wide = std::max(wide, columns(names.back()));
   }
   for (const std::int64_t count : matrix.counts) wide = std::max(wide, columns(std::to_string(count)));
-  if ((wide + 2) * (matrix.classes() + 1) > terminal_width())
+  if (undecided) wide = std::max(wide, columns(kUndecidedColumn));
+  if ((wide + 2) * (matrix.classes() + (undecided ? 2 : 1)) > terminal_width())
     return fmt::format("a confusion matrix of {} classes is too wide here; --confusion FILE.svg draws it\n",
                        matrix.classes());
   const auto right = [&](const std::string& text) {
@@ -45,11 +48,13 @@ std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vecto
   std::string text =
       "confusion matrix: a row for each true class, a column for each predicted one\n" + right("");
   for (const std::string& name : names) text += right(name);
+  if (undecided) text += right(kUndecidedColumn);
   text += "\n";
   for (std::int64_t row = 0; row < matrix.classes(); ++row) {
     text += right(names[static_cast<std::size_t>(row)]);
     for (std::int64_t column = 0; column < matrix.classes(); ++column)
       text += right(std::to_string(matrix.at(row, column)));
+    if (undecided) text += right(std::to_string(matrix.undecided[static_cast<std::size_t>(row)]));
     text += "\n";
   }
   return text;
@@ -68,6 +73,12 @@ int run(const Options& options) {
   if (data.empty())
     throw Error(ErrorKind::kInvalidArgument, options.model, "the run had no test data", "--data SOURCE");
   const Measures measures = measure(model, data, settings.train, options.batch);
+  if (!measures.non_finite.empty()) {
+    if (!options.allow_non_finite)
+      throw Error(ErrorKind::kInvalidArgument, options.model, measures.non_finite,
+                  "finite numbers; --allow-non-finite counts such samples as wrong");
+    log(LogLevel::warn, fmt::format("{}: {}", options.model, measures.non_finite));
+  }
   put(fmt::format("{} {}\n", coloured(Colour::bold, padded("data", 7)), data.info().to_string()));
   if ((options.report || !options.confusion.empty()) && measures.truth.empty())
     throw UsageError("--report and --confusion are for data with classes");
@@ -100,6 +111,8 @@ Action add_evaluate(CLI::App& app) {
   app.add_flag("--report", options->report,
                "precision, recall and F1 of each class, and the confusion matrix");
   app.add_option("--confusion", options->confusion, "draw the confusion matrix")->type_name("FILE.svg|png");
+  app.add_flag("--allow-non-finite", options->allow_non_finite,
+               "count samples with NaN or infinite outputs as wrong, with a warning; else they are an error");
   app.footer(
       "Examples:\n"
       "  systole evaluate runs/mnist-mlp-1\n"

@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/train/evaluation.h"
@@ -29,13 +31,14 @@ struct Options {
   WriteOptions text;
 };
 
-// "cat 0.97  dog 0.02", the most probable first; numbers as they are.
+// "cat 0.97  dog 0.02", the most probable first; numbers as they are. NaN has no order.
 std::string described(std::span<const float> row, const std::vector<std::string>& classes, std::int64_t top) {
   std::vector<std::string> parts;
   if (classes.empty()) {
     for (const float x : row) parts.push_back(fmt::format("{:.6g}", x));
     return fmt::format("{}", fmt::join(parts, "  "));
   }
+  if (std::any_of(row.begin(), row.end(), [](float x) { return std::isnan(x); })) return "no class: nan";
   std::vector<float> chances(row.begin(), row.end());
   if (chances.size() == 1) chances.insert(chances.begin(), 1 - chances[0]);  // of two classes, the second
   std::vector<std::size_t> order(chances.size());
@@ -70,7 +73,8 @@ int run(const Options& options) {
   std::int64_t count = 0, width = 0;
   for (const std::string& file : options.inputs) {
     const InputRows rows = read_rows(file, model, settings, options.invert);
-    const Literal result = predict_rows(model, rows.rows, "");
+    const auto [result, non_finite] = predict_rows(model, rows.rows, "");
+    if (!non_finite.empty()) log(LogLevel::warn, fmt::format("{}: {}", file, non_finite));
     const std::span<const float> values = result.values<float>();
     width = result.dims()[1];
     count += result.dims()[0];

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,37 +15,11 @@
 #include "systole/tensor/tree.h"
 #include "tensor/record.h"
 #include "tensor/trace.h"
+#include "train/finite.h"
 
 namespace systole::training {
 
 namespace {
-
-enum class Badness { finite, infinite, nan };
-
-struct Look {
-  Badness badness = Badness::finite;
-  std::int64_t at = -1;  // the first bad element, of the worst kind
-};
-
-Look look(const Literal& value) {
-  if (!is_float(value.dtype())) return {};
-  Look found;
-  const std::vector<double> numbers = value.to_doubles();
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (std::isnan(numbers[i])) return {Badness::nan, static_cast<std::int64_t>(i)};
-    if (found.at < 0 && std::isinf(numbers[i])) found = {Badness::infinite, static_cast<std::int64_t>(i)};
-  }
-  return found;
-}
-
-std::string place_text(const Shape& shape, std::int64_t at) {
-  std::vector<std::int64_t> place;
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    place.insert(place.begin(), at % shape[i].value());
-    at /= shape[i].value();
-  }
-  return fmt::format("[{}]", fmt::join(place, ","));
-}
 
 // The kernel_call without a body graph that the node is or holds; null: there is none.
 const ir::KernelAttrs* own_kernel(const ir::Node& node) {
@@ -113,9 +86,8 @@ class Walk {
         path_[i] = names_[input++];
         const Look seen = look(values_[i][0]);
         if (seen.badness == Badness::finite) continue;
-        const std::string text = fmt::format("{} holds {} at {} before the step", path_[i],
-                                             seen.badness == Badness::nan ? "nan" : "inf",
-                                             place_text(values_[i][0].shape(), seen.at));
+        const std::string text =
+            fmt::format("{} holds {} before the step", path_[i], bad_text(values_[i][0], seen));
         if (seen.badness == Badness::nan) return text;
         origin_[i] = text;
         held.push_back(text);
@@ -165,8 +137,7 @@ class Walk {
       const Look seen = look(value);
       if (seen.badness == Badness::finite || node.op == ir::Op::constant) continue;
       const std::string text =
-          fmt::format("{} of {} gives {} at {}{}{}", op_text(node), value.type().to_string(),
-                      seen.badness == Badness::nan ? "nan" : "inf", place_text(value.shape(), seen.at),
+          fmt::format("{} of {} gives {}{}{}", op_text(node), value.type().to_string(), bad_text(value, seen),
                       operands_text(graph_, node, operands, seen.at),
                       path_[i].empty() ? "" : fmt::format("; the last parameter before it is {}", path_[i]));
       if (worst == Badness::finite) origin_[i] = text;

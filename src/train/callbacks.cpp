@@ -50,7 +50,7 @@ class Watch {
     if (!logs.contains(name) && name.starts_with("val_")) return false;  // not validated in this epoch
     const double value = logs.at(name);
     const bool higher = higher_is_better(run.trainer(), name, mode_);
-    const bool better = !std::isnan(value) &&
+    const bool better = std::isfinite(value) &&
                         (!best_ || (higher ? value - min_delta_ > *best_ : value + min_delta_ < *best_));
     if (better) best_ = value;
     waited_ = better ? 0 : waited_ + 1;

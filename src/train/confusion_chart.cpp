@@ -113,8 +113,13 @@ Figure confusion_chart(const metrics::ConfusionMatrix& matrix, const ConfusionCh
     else
       shapes->items.push_back(Text{{x0 + middle, y0 + extent + 20}, name, kSize, kInk, Anchor::middle});
   }
+  const std::int64_t undecided = matrix.undecided_samples();
   shapes->items.push_back(
-      Text{{x0 + extent / 2, y0 + extent + bottom - 14}, "predicted", kLabel, kInk, Anchor::middle});
+      Text{{x0 + extent / 2, y0 + extent + bottom - 14},
+           undecided == 0 ? "predicted" : fmt::format("predicted ({} undecided)", undecided),
+           kLabel,
+           kInk,
+           Anchor::middle});
   shapes->items.push_back(Text{{26, y0 + extent / 2}, "true", kLabel, kInk, Anchor::middle, false, -90});
   if (!options.title.empty())
     shapes->items.push_back(Text{{x0 + extent / 2, 38},

@@ -274,7 +274,9 @@ struct Fit final : Run {
   void finish_epoch(double seconds, std::int64_t samples) {
     logs_ = impl_.logs(sums_, samples_);
     if (validation_ && (epoch_ % options_.validation_every == 0 || epoch_ == options_.epochs))
-      for (const auto& [name, value] : impl_.evaluate(*validation_)) logs_.set("val_" + name, value);
+      for (const auto& [name, value] :
+           impl_.evaluate(*validation_, fmt::format("validation after epoch {}", epoch_)))
+        logs_.set("val_" + name, value);
     progress_.end_epoch(logs_, samples);
     History::Row row;
     for (const auto& [name, value] : logs_) row.emplace_back(name, value);

@@ -33,10 +33,18 @@ Tensor per_sample(Tensor values) {
   return mean(values.flatten(1), 1);
 }
 
-// The target's labels as i32, without the class axis.
+// The first of the largest scores, or `otherwise` where they decide nothing: the largest is not finite.
+Tensor decided(const Tensor& scores, std::int64_t otherwise) {
+  return where(is_finite(scores.max(-1)), argmax(scores, -1), otherwise);
+}
+
+// The target's labels without the class axis, as i32, or as they are where that would make classes of what is
+// none: NaN, 0.7, 2^32.
 Tensor labels(const Tensor& target, const Layout& layout) {
-  if (layout.one_hot) return argmax(target, -1);
-  return target.reshape(layout.samples).to(DType::i32);
+  constexpr std::int64_t kNone = kUndecided + 1;  // equals no prediction
+  if (layout.one_hot) return is_float(target.dtype()) ? decided(target, kNone) : argmax(target, -1);
+  const Tensor all = target.reshape(layout.samples);
+  return is_float(target.dtype()) || target.dtype() == DType::i64 ? all : all.to(DType::i32);
 }
 
 // Both as numbers of one shape; [n,1] is [n].
@@ -60,9 +68,12 @@ Tensor predicted(const Tensor& output, const Options& options) {
   const Layout layout = layout_of("predicted", output.type());
   switch (layout.form) {
     case Form::labels: return output.to(DType::i32);
-    case Form::binary:
-      return (output.reshape(layout.samples) > (options.from_logits ? 0.0 : 0.5)).to(DType::i32);
-    case Form::classes: return argmax(output, -1);
+    case Form::binary: {
+      const Tensor scores = output.reshape(layout.samples);
+      return where(is_finite(scores), (scores > (options.from_logits ? 0.0 : 0.5)).to(DType::i32),
+                   kUndecided);
+    }
+    case Form::classes: return decided(output, kUndecided);
   }
   throw Error(ErrorKind::kInternal, "predicted", "unknown form");
 }
@@ -72,7 +83,8 @@ Tensor correct(const Tensor& output, const Tensor& target, const Options& option
     throw Error(ErrorKind::kUnsupported, "correct",
                 "a mean over samples cannot leave some out: use accuracy() or by_name() with ignore_index");
   const Layout layout = layout_of("correct", output.type(), target.type());
-  return per_sample((predicted(output, options) == labels(target, layout)).to(DType::f32));
+  const Tensor truth = labels(target, layout);
+  return per_sample((predicted(output, options).to(truth.dtype()) == truth).to(DType::f32));
 }
 
 Tensor top_k_correct(const Tensor& output, const Tensor& target, std::int64_t k) {
@@ -82,12 +94,14 @@ Tensor top_k_correct(const Tensor& output, const Tensor& target, std::int64_t k)
   if (layout.form != Form::classes)
     throw Error(ErrorKind::kShape, "top_k_correct", "no scores of classes", "[n,classes], floating-point",
                 output.type().to_string());
-  // The label is right when fewer than k classes come before it: no sorting. NaN comes before all.
-  const Tensor truth = labels(target, layout).unsqueeze(-1);  // […,1]
-  const Tensor classes = arange(layout.classes, DType::i32);  // [classes]
-  const Tensor chosen = sum(where(classes == truth, output, 0.0), -1, true);
+  // The label is right when it is a class and fewer than k classes come before it: no sorting.
+  const Tensor truth = labels(target, layout).unsqueeze(-1);                    // […,1]
+  const Tensor classes = arange(layout.classes, DType::i32).to(truth.dtype());  // [classes]
+  const Tensor is_label = classes == truth;
+  const Tensor chosen = sum(where(is_label, output, 0.0), -1, true);
   const Tensor before = !(output < chosen || (output == chosen && classes <= truth));
-  return per_sample((sum(before, -1, {.dtype = DType::i32}) < k).to(DType::f32));
+  const Tensor counts = any(is_label, -1) && is_finite(chosen.squeeze(-1)) && is_finite(output.max(-1));
+  return per_sample((sum(before, -1, {.dtype = DType::i32}) < k && counts).to(DType::f32));
 }
 
 Tensor squared_error(const Tensor& output, const Tensor& target) {

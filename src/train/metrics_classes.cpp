@@ -40,8 +40,9 @@ using Measure = double (*)(const Counts&, double);
 Options plain(const ScoreOptions& options) { return {options.from_logits, options.ignore_index}; }
 
 std::vector<std::int64_t> present(const Decisions& d) {
-  std::set<std::int64_t> labels(d.truth.begin(), d.truth.end());
-  labels.insert(d.predicted.begin(), d.predicted.end());
+  std::set<std::int64_t> labels(d.predicted.begin(), d.predicted.end());
+  labels.erase(kUndecided);
+  labels.insert(d.truth.begin(), d.truth.end());
   return {labels.begin(), labels.end()};
 }
 
@@ -121,6 +122,10 @@ double score(std::string_view where, Measure measure, const Numbers& output, con
   return measure(tabulate(where, d, std::vector{options.positive}).counts[0], options.zero_division);
 }
 
+std::int64_t undecided(const Decisions& d) {
+  return std::count(d.predicted.begin(), d.predicted.end(), kUndecided);
+}
+
 std::size_t width_of(std::string_view text) {  // in characters, not bytes
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -193,9 +198,11 @@ std::string classification_report(const Numbers& output, const Numbers& target,
   }
   text += "\n";
   const std::string total = fmt::format(" {:>9}\n", static_cast<std::int64_t>(support));
-  // Over all classes the micro average is the accuracy.
+  // Over all classes the micro average is the accuracy, where every sample is decided.
   const std::vector<std::int64_t> all = present(d);
+  const std::int64_t lost = undecided(d);
   const bool is_accuracy =
+      lost == 0 &&
       std::all_of(all.begin(), all.end(),
                   [&](std::int64_t label) {
                     return std::find(table.labels.begin(), table.labels.end(), label) != table.labels.end();
@@ -211,6 +218,9 @@ std::string classification_report(const Numbers& output, const Numbers& target,
                   : number(averaged(table, measure, average, options.zero_division));
     text += total;
   }
+  if (lost > 0)
+    text += fmt::format("\nundecided: {} of {} samples have scores that are not finite\n", lost,
+                        d.predicted.size());
   return text;
 }
 
@@ -231,8 +241,13 @@ ConfusionMatrix confusion_matrix(const Numbers& output, const Numbers& target, c
   matrix.counts.resize(place.size() * place.size());
   for (std::size_t i = 0; i < d.truth.size(); ++i) {
     const auto row = place.find(d.truth[i]), column = place.find(d.predicted[i]);
-    if (row != place.end() && column != place.end())
+    if (row == place.end()) continue;
+    if (d.predicted[i] == kUndecided) {
+      matrix.undecided.resize(place.size());
+      ++matrix.undecided[row->second];
+    } else if (column != place.end()) {
       ++matrix.counts[row->second * place.size() + column->second];
+    }
   }
   return matrix;
 }
@@ -253,6 +268,10 @@ std::vector<double> ConfusionMatrix::normalized(Normalize by) const {
     columns[i % n] += shares[i];
     all += shares[i];
   }
+  for (std::size_t row = 0; row < undecided.size(); ++row) {
+    rows[row] += static_cast<double>(undecided[row]);
+    all += static_cast<double>(undecided[row]);
+  }
   if (by == Normalize::none) return shares;
   for (std::size_t i = 0; i < n * n; ++i) {
     const double sum = by == Normalize::truth       ? rows[i / n]
@@ -266,8 +285,12 @@ std::vector<double> ConfusionMatrix::normalized(Normalize by) const {
 double ConfusionMatrix::accuracy() const {
   double right = 0;
   for (std::int64_t i = 0; i < classes(); ++i) right += static_cast<double>(at(i, i));
-  return divided(right, static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})),
-                 kNaN);
+  const std::int64_t decided = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  return divided(right, static_cast<double>(decided + undecided_samples()), kNaN);
+}
+
+std::int64_t ConfusionMatrix::undecided_samples() const {
+  return std::accumulate(undecided.begin(), undecided.end(), std::int64_t{0});
 }
 
 void ConfusionMatrix::add(const ConfusionMatrix& other) {
@@ -279,6 +302,9 @@ void ConfusionMatrix::add(const ConfusionMatrix& other) {
     throw Error(ErrorKind::kInvalidArgument, "confusion matrix", "matrices of other labels",
                 fmt::format("{}", fmt::join(labels, ", ")), fmt::format("{}", fmt::join(other.labels, ", ")));
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += other.counts[i];
+  if (other.undecided.empty()) return;
+  undecided.resize(labels.size());
+  for (std::size_t i = 0; i < undecided.size(); ++i) undecided[i] += other.undecided[i];
 }
 
 }  // namespace systole::metrics

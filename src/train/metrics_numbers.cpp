@@ -99,11 +99,11 @@ double r2(const Numbers& output, const Numbers& target) {
   std::vector<double> scores;
   for (std::size_t c = 0; c < errors.size(); ++c) {
     const double spread = spreads[c] / static_cast<double>(size.rows);
-    // Of a constant target: 1 when it was met, else 0.
-    scores.push_back(spread != 0      ? 1 - errors[c] / spread
-                     : errors[c] == 0 ? 1
-                     : errors[c] > 0  ? 0
-                                      : errors[c]);
+    // Of a constant target: 1 when it was met, else 0; NaN where an error is infinite.
+    scores.push_back(spread != 0                ? 1 - errors[c] / spread
+                     : errors[c] == 0           ? 1
+                     : std::isfinite(errors[c]) ? 0
+                                                : std::numeric_limits<double>::quiet_NaN());
   }
   return mean(scores);
 }

@@ -26,7 +26,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Steps {
   std::vector<double> thresholds;
   std::vector<std::int64_t> positives, negatives;
-  bool ordered = true;  // false when a score is NaN: then there are no steps
+  bool ordered = true;  // false when a sample is undecided: then there are no steps
 
   std::int64_t all_positives() const { return positives.empty() ? 0 : positives.back(); }
   std::int64_t all_negatives() const { return negatives.empty() ? 0 : negatives.back(); }
@@ -102,7 +102,8 @@ Steps binary_steps(std::string_view where, const Numbers& output, const Numbers&
   const Scores s = scores(where, output, target, options);
   Steps found = steps(binary_scores(where, s), is_class(s.truth, 1));
   if (!found.ordered)
-    throw Error(ErrorKind::kInvalidArgument, std::string(where), "a score is NaN: there is no order");
+    throw Error(ErrorKind::kInvalidArgument, std::string(where), "scores that are not finite have no order",
+                "finite scores", "those of sample " + std::to_string(s.undecided_at));
   return found;
 }
 
@@ -190,12 +191,16 @@ double top_k_accuracy(const Numbers& output, const Numbers& target, std::int64_t
   if (layout.form == Form::binary && k == 1) return accuracy(output, target, options);
   const Scores s = scores("top_k_accuracy", output, target, options);
   if (s.truth.empty()) return kNaN;
-  if (layout.form == Form::binary) return 1;
   std::int64_t right = 0;
   for (std::size_t i = 0; i < s.truth.size(); ++i) {
     const double* row = s.values.data() + i * static_cast<std::size_t>(s.columns);
     const std::int64_t label = s.truth[i];
-    std::int64_t before = 0;  // NaN counts as before all: a model that gives it is never right
+    if (layout.form == Form::binary) {  // both classes are among the best two
+      right += std::isfinite(row[0]);
+      continue;
+    }
+    if (!std::isfinite(row[label])) continue;
+    std::int64_t before = 0;
     for (std::int64_t c = 0; c < s.columns; ++c)
       before += !(row[c] < row[label] || (row[c] == row[label] && c <= label));
     right += before < k;

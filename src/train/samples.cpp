@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "systole/base/error.h"
 
@@ -23,14 +25,9 @@ bool same_samples(const Shape& target, const Shape& samples) {
          (!target.empty() && target[target.size() - 1] == Dim(1) && without_last(target) == samples);
 }
 
-// The first of equals, and NaN before all, as numpy has it.
+// The first of equals.
 std::int64_t largest(std::span<const double> row) {
-  std::size_t best = 0;
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    if (std::isnan(row[i])) return static_cast<std::int64_t>(i);
-    if (row[i] > row[best]) best = i;
-  }
-  return static_cast<std::int64_t>(best);
+  return std::max_element(row.begin(), row.end()) - row.begin();
 }
 
 // Labels of all samples, ignored ones included.
@@ -40,8 +37,13 @@ std::vector<std::int64_t> labels_of(std::string_view where, const Numbers& targe
   const std::span<const double> values = target.values();
   if (layout.one_hot) {
     const std::size_t classes = static_cast<std::size_t>(target.shape()[target.shape().size() - 1].value());
-    for (std::size_t at = 0; classes > 0 && at < values.size(); at += classes)
+    for (std::size_t at = 0; classes > 0 && at < values.size(); at += classes) {
+      if (!decides(values.subspan(at, classes)))
+        throw Error(ErrorKind::kInvalidArgument, std::string(where),
+                    fmt::format("row {} of the target is no class", at / classes), "finite numbers",
+                    fmt::format("{}", fmt::join(values.subspan(at, classes), ", ")));
       labels.push_back(largest(values.subspan(at, classes)));
+    }
     return labels;
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -63,6 +65,15 @@ bool ignored(const Options& options, std::int64_t label) {
 }
 
 }  // namespace
+
+bool decides(std::span<const double> scores) {
+  double top = -std::numeric_limits<double>::infinity();
+  for (const double x : scores) {
+    if (std::isnan(x)) return false;
+    top = std::max(top, x);
+  }
+  return std::isfinite(top);
+}
 
 Layout layout_of(std::string_view where, const Type& output) {
   const Shape& shape = output.shape;
@@ -107,9 +118,10 @@ Decisions decisions(std::string_view where, const Numbers& output, const Numbers
     found.truth.push_back(labels[i]);
     if (layout.form == Form::classes) {
       const std::size_t classes = static_cast<std::size_t>(layout.classes);
-      found.predicted.push_back(largest(values.subspan(i * classes, classes)));
+      const std::span<const double> row = values.subspan(i * classes, classes);
+      found.predicted.push_back(decides(row) ? largest(row) : kUndecided);
     } else if (layout.form == Form::binary) {
-      found.predicted.push_back(values[i] > threshold ? 1 : 0);
+      found.predicted.push_back(!decides(values.subspan(i, 1)) ? kUndecided : values[i] > threshold ? 1 : 0);
     } else {
       found.predicted.push_back(static_cast<std::int64_t>(values[i]));
     }
@@ -131,7 +143,12 @@ Scores scores(std::string_view where, const Numbers& output, const Numbers& targ
     if (ignored(options, labels[i])) continue;
     found.truth.push_back(labels[i]);
     const auto row = output.values().subspan(i * columns, columns);
-    found.values.insert(found.values.end(), row.begin(), row.end());
+    if (decides(row)) {
+      found.values.insert(found.values.end(), row.begin(), row.end());
+      continue;
+    }
+    found.values.insert(found.values.end(), columns, std::numeric_limits<double>::quiet_NaN());
+    if (found.undecided_at < 0) found.undecided_at = static_cast<std::int64_t>(i);
   }
   return found;
 }

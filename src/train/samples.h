@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -23,7 +24,10 @@ struct Layout {
 Layout layout_of(std::string_view where, const Type& output);
 Layout layout_of(std::string_view where, const Type& output, const Type& target);
 
-// Labels of samples that count.
+// Whether the scores of one sample decide for a class; see metrics.h.
+bool decides(std::span<const double> scores);
+
+// Labels of samples that count; kUndecided may be among the predicted ones.
 struct Decisions {
   std::vector<std::int64_t> predicted, truth;
   std::int64_t classes = 0;  // as Layout::classes
@@ -31,11 +35,13 @@ struct Decisions {
 Decisions decisions(std::string_view where, const Numbers& output, const Numbers& target,
                     const Options& options);
 
-// Scores of samples that count, [truth.size(), classes]; a binary score has one column.
+// Scores of samples that count, [truth.size(), classes]; a binary score has one column. All scores of an
+// undecided sample are NaN.
 struct Scores {
   std::vector<double> values;
   std::vector<std::int64_t> truth;
   std::int64_t columns = 1;
+  std::int64_t undecided_at = -1;  // the first undecided sample, counted with those that are ignored
   bool from_logits = true;
 };
 Scores scores(std::string_view where, const Numbers& output, const Numbers& target, const Options& options);

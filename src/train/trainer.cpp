@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -21,7 +20,7 @@
 #include "systole/train/saved_model.h"
 #include "tensor/mesh.h"
 #include "train/bad_numbers.h"
-#include "train/feed.h"
+#include "train/finite.h"
 #include "train/trainer_impl.h"
 
 namespace systole::training {
@@ -171,8 +170,7 @@ Tensor one_number(const Outcome& result) {
 
 }  // namespace
 
-// The loss, then the metrics.
-std::vector<Tensor> Trainer::Impl::measured(const Fields& fields) const {
+std::vector<Tensor> Trainer::Impl::measured(const Fields& fields, bool count_bad) const {
   const auto run = [&](const Fields& x) {
     const Outcome result = outcome(x);
     std::vector<Tensor> numbers{one_number(result)};
@@ -183,6 +181,10 @@ std::vector<Tensor> Trainer::Impl::measured(const Fields& fields) const {
       numbers.push_back(
           stop_gradient(mean(metrics[i].per_sample(result.output, result.target).to(DType::f32))));
     }
+    if (count_bad)
+      numbers.push_back(sum(
+          1 - (result.output.defined() ? finite_samples(result.output, result.target) : is_finite(numbers[0]))
+                  .to(DType::f32)));
     return numbers;
   };
   if (const auto dtype = small_float(options.precision)) return autocast(run, *dtype)(fields);
@@ -244,7 +246,7 @@ Tensor Trainer::Impl::training_step(const Fields& given) {
   return row(std::move(numbers));
 }
 
-Tensor Trainer::Impl::test_step(const Fields& fields) const { return row(measured(fields)); }
+Tensor Trainer::Impl::test_step(const Fields& fields) const { return row(measured(fields, true)); }
 
 void Trainer::Impl::report_bad_numbers(const Fields& fields, const std::string& where) {
   std::string found;
@@ -321,188 +323,6 @@ ir::Graph Trainer::forward_graph() {
   Fields inputs;
   for (const Type& type : impl_->inputs) inputs.emplace_back(Literal(type));
   return impl_->predict.graph(inputs);
-}
-
-namespace {
-
-// The weights of an average in place of the model's, for a while.
-class AverageScope {
- public:
-  explicit AverageScope(std::optional<optim::Ema>& average) : average_(average) {
-    if (average_) average_->swap();
-  }
-  ~AverageScope() {
-    if (average_) average_->swap();
-  }
-  AverageScope(const AverageScope&) = delete;
-  AverageScope& operator=(const AverageScope&) = delete;
-
- private:
-  std::optional<optim::Ema>& average_;
-};
-
-std::int64_t samples_for(const data::Source& data, const EvaluateOptions& options, std::int64_t batch) {
-  if (data.empty()) throw Error(ErrorKind::kInvalidArgument, "evaluate", "there is no data");
-  if (options.steps > 0) return data.size() / batch >= options.steps ? options.steps * batch : data.size();
-  if (data.endless())
-    throw Error(ErrorKind::kInvalidArgument, "evaluate", "the data has no end", "EvaluateOptions::steps");
-  return data.size();
-}
-
-constexpr std::int64_t kEvaluationSteps = 16;  // of one launch
-constexpr std::int64_t kResident = std::int64_t{2} << 30;
-
-}  // namespace
-
-Trainer::Impl::Evaluation Trainer::Impl::evaluation(const data::Source& data,
-                                                    const EvaluateOptions& chosen) const {
-  std::int64_t batch = chosen.batch;
-  if (batch == 0) batch = data.endless() ? 256 : evaluation_batch(data.size());
-  if (options.mesh) {  // what is split must divide evenly
-    const std::int64_t devices = options.mesh->size();
-    batch = std::max(batch / devices, std::int64_t{1}) * devices;
-  }
-  const std::int64_t samples = samples_for(data, chosen, batch);
-  return {
-      Feed(data, {.batch = batch,
-                  .map = chosen.map,
-                  .steps = data.endless() ? chosen.steps : 0,
-                  .resident_bytes = kResident,
-                  .device = device()}),
-      plan_epoch({.samples = samples, .batch = batch}, loops_slowly(first_device()) ? 1 : kEvaluationSteps)};
-}
-
-bool Trainer::Impl::divides(std::int64_t rows) const {
-  return !options.mesh || rows % options.mesh->size() == 0;
-}
-
-std::vector<Trainer::Impl::EvenPart> Trainer::Impl::even_parts(const Fields& fields) const {
-  const std::int64_t devices = options.mesh->size(), rows = fields[0].size(0), even = rows - rows % devices;
-  std::vector<EvenPart> parts;
-  const auto add = [&](const Tensor& indices, std::int64_t count) {
-    EvenPart part{{}, count};
-    for (const Tensor& x : fields) part.fields.push_back(take(x, indices, 0).eval());
-    parts.push_back(std::move(part));
-  };
-  if (even > 0) add(arange(even), even);
-  for (std::int64_t i = even; i < rows; ++i) add(full({devices}, i, DType::i32), 1);
-  return parts;
-}
-
-Logs Trainer::Impl::evaluate(Evaluation& data) {
-  const ModeScope mode(model.inventory, false);
-  const AverageScope weights(average);
-  data.feed.begin_epoch(0, 0);
-  std::vector<double> sums(streaming.size() + 1);
-  double samples = 0;
-  const auto add = [&](const std::vector<float>& rows, std::int64_t batch) {
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      sums[i % sums.size()] += static_cast<double>(rows[i]) * static_cast<double>(batch);
-  };
-  for (const Launch& launch : data.plan) {
-    if (divides(launch.batch))
-      add(data.feed.run(test, launch).to_vector<float>(), launch.batch);
-    else
-      for (const EvenPart& part : even_parts(data.feed.next_fields(launch)))
-        add(test(part.fields).to_vector<float>(), part.rows);
-    samples += static_cast<double>(launch.samples());
-  }
-  Logs result = logs(sums, samples);
-  if (!collecting.empty()) add_collected(result, data);
-  return result;
-}
-
-Logs Trainer::evaluate(const data::Source& data, const EvaluateOptions& options) {
-  Impl::Evaluation evaluation = impl_->evaluation(data, options);
-  return impl_->evaluate(evaluation);
-}
-
-void Trainer::Impl::add_collected(Logs& logs, Evaluation& data) {
-  if (options.step)
-    throw Error(ErrorKind::kUnsupported, "evaluate",
-                fmt::format("{} needs the outputs of all samples, which a step of your own does not give",
-                            metrics[collecting[0]].name));
-  std::vector<Literal> outputs, targets;
-  each_output(data, [&](const Tensor& out, const Fields& fields) {
-    outputs.push_back(out.literal());
-    targets.push_back((fields.size() == 1 ? prepared(fields[0]) : fields.back()).literal());
-  });
-  const Tensor all = joined_rows(outputs), truth = joined_rows(targets);
-  for (const std::size_t i : collecting) logs.set(metrics[i].name, metrics[i].of_all(all, truth));
-}
-
-Tensor Trainer::Impl::joined_rows(const std::vector<Literal>& parts) {
-  if (parts.size() == 1) return Tensor(parts[0]);
-  Shape shape = parts[0].shape();
-  std::int64_t rows = 0;
-  for (const Literal& part : parts) {
-    rows += part.shape()[0].value();
-    Shape wanted = part.shape();
-    wanted[0] = shape[0];
-    if (wanted != shape || part.dtype() != parts[0].dtype())
-      throw Error(ErrorKind::kShape, "predict", "outputs of different shapes make no array",
-                  parts[0].type().to_string() + " but for the first axis", part.type().to_string());
-  }
-  shape[0] = rows;
-  Literal all = Literal::uninitialized({parts[0].dtype(), shape});
-  std::byte* to = all.mutable_bytes();
-  for (const Literal& part : parts) {
-    std::memcpy(to, part.bytes(), part.byte_size());
-    to += part.byte_size();
-  }
-  return Tensor(std::move(all));
-}
-
-void Trainer::Impl::each_output(Evaluation& data,
-                                const std::function<void(const Tensor&, const Fields&)>& use) {
-  data.feed.begin_epoch(0, 0);
-  for (const Launch& launch : data.plan)
-    for (std::int64_t s = 0; s < launch.steps; ++s) {
-      const Launch one{launch.first + s * launch.batch, 1, launch.batch};
-      const Fields fields = data.feed.next_fields(one);
-      const auto outputs_of = [&](const Fields& x) {
-        return predict(Fields(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(inputs_of(x.size()))));
-      };
-      if (divides(launch.batch)) {
-        use(outputs_of(fields), fields);
-        continue;
-      }
-      for (const EvenPart& part : even_parts(fields)) {
-        Fields counted;
-        for (const Tensor& x : part.fields) counted.push_back(x[slice(0, part.rows)]);
-        use(outputs_of(part.fields)[slice(0, part.rows)], counted);
-      }
-    }
-}
-
-std::size_t Trainer::Impl::inputs_of(std::size_t fields) const { return fields > 1 ? fields - 1 : 1; }
-
-Logs Trainer::evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options) {
-  return evaluate(data::arrays(x, y), options);
-}
-
-Tensor Trainer::predict(const data::Source& data, const EvaluateOptions& options) {
-  Impl& impl = *impl_;
-  const ModeScope mode(impl.model.inventory, false);
-  const AverageScope weights(impl.average);
-  std::vector<Literal> outputs;
-  Impl::Evaluation evaluation = impl.evaluation(data, options);
-  impl.each_output(evaluation, [&](const Tensor& out, const Fields&) { outputs.push_back(out.literal()); });
-  return Impl::joined_rows(outputs);
-}
-
-Tensor Trainer::predict(const Tensor& x, const EvaluateOptions& options) {
-  return predict(data::arrays(x), options);
-}
-
-Tensor Trainer::predict(std::initializer_list<Tensor> inputs) {
-  const ModeScope mode(impl_->model.inventory, false);
-  const AverageScope weights(impl_->average);
-  Fields given;
-  const std::string device = impl_->device();
-  for (const Tensor& x : inputs) given.push_back(device.empty() ? x : x.to(device));
-  if (given.empty()) throw Error(ErrorKind::kInvalidArgument, "predict", "no inputs");
-  return impl_->predict(given);
 }
 
 Logs Trainer::train_on_batch(std::span<const Tensor> fields) {

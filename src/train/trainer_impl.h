@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "systole/nn/summary.h"
+#include "systole/optim/ema.h"
 #include "systole/tensor/compiled.h"
 #include "systole/train/trainer.h"
 #include "train/feed.h"
+#include "train/finite.h"
 #include "train/steps.h"
 
 namespace systole::training {
@@ -31,15 +33,34 @@ class ModeScope {
   nn::detail::Modes modes_;
 };
 
+// The weights of an average in place of the model's, for a while.
+class AverageScope {
+ public:
+  explicit AverageScope(std::optional<optim::Ema>& average) : average_(average) {
+    if (average_) average_->swap();
+  }
+  ~AverageScope() {
+    if (average_) average_->swap();
+  }
+  AverageScope(const AverageScope&) = delete;
+  AverageScope& operator=(const AverageScope&) = delete;
+
+ private:
+  std::optional<optim::Ema>& average_;
+};
+
 struct Trainer::Impl {
   Impl(ModelView model, std::shared_ptr<optim::Optimizer> optimizer, TrainerOptions options);
 
-  // What a step gives back, a number each: the loss, the streaming metrics, whether it was refused.
+  // What a step gives back, a number each: the loss, the streaming metrics, and whether it was refused; of a
+  // test, how many samples are bad.
   std::size_t columns() const { return streaming.size() + 2; }
 
   Parameters state() const;
   Outcome outcome(const Fields& fields) const;
-  std::vector<Tensor> measured(const Fields& fields) const;  // the loss, then the streaming metrics
+  // The loss, then the streaming metrics, and last, when it is asked for, how many samples have outputs that
+  // are not finite.
+  std::vector<Tensor> measured(const Fields& fields, bool count_bad = false) const;
   Tensor training_step(const Fields& fields);
   Tensor test_step(const Fields& fields) const;
   Tensor output(const Fields& inputs) const;
@@ -52,6 +73,7 @@ struct Trainer::Impl {
   std::string first_device() const;  // of the mesh, or the only one
   Logs logs(std::span<const double> sums, double samples) const;
   std::size_t inputs_of(std::size_t fields) const;  // those before the target
+  Fields inputs_in(const Fields& fields) const;
   bool is_bad(std::span<const float> numbers) const;
 
   // Data to evaluate with, and its launches.
@@ -60,7 +82,13 @@ struct Trainer::Impl {
     std::vector<Launch> plan;
   };
   Evaluation evaluation(const data::Source& data, const EvaluateOptions& options) const;
-  Logs evaluate(Evaluation& data);
+  // `what` is evaluated, for messages.
+  Logs evaluate(Evaluation& data, const std::string& what, bool refuse_non_finite = false);
+  BadSamples bad_samples() const;  // none yet
+  // Of a batch that a step found to be bad.
+  void look_at(BadSamples& bad, const Fields& fields, std::int64_t sample, std::int64_t rows,
+               const data::Source& data) const;
+  void report(const BadSamples& bad, std::int64_t samples, const std::string& what, bool refuse) const;
   // What a mesh splits must divide evenly. Of a last batch that does not, the rows left over are a batch
   // each, of copies of the row, whose mean is the row's own.
   struct EvenPart {

@@ -15,6 +15,10 @@
 // Targets are labels of any dtype without the class axis, or one-hot rows of the output's shape. Axes before
 // the classes are all samples: a text's tokens count one by one.
 //
+// A score that is not finite decides nothing. A sample with NaN among its scores, or whose largest score is
+// infinite, is undecided: it is never right, and it is predicted as no class. -inf beside a finite score only
+// rules a class out. Metrics that order samples by their scores (auc, log_loss) are then NaN.
+//
 // A Metric is one of these by name ("accuracy", "top5", "f1_macro", "auc", "mae") for a Trainer;
 // an Accumulator is a Metric over batches.
 
@@ -22,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,18 +41,20 @@
 
 namespace systole::metrics {
 
+// The label that predicted() gives an undecided sample. Among labels that are already decided it means the
+// same.
+inline constexpr std::int64_t kUndecided = std::numeric_limits<std::int32_t>::min();
+
 // Numbers in host memory, from whatever holds them: a Tensor (evaluated), a Literal, a vector, braces.
 class SYSTOLE_API Numbers {
  public:
   Numbers(const Tensor& values);
   Numbers(const Literal& values);
   template <class T>
-    requires(std::is_arithmetic_v<T>)
-  Numbers(const std::vector<T>& values)
+  requires(std::is_arithmetic_v<T>) Numbers(const std::vector<T>& values)
       : Numbers(std::vector<double>(values.begin(), values.end()), std::is_floating_point_v<T>) {}
   template <class T>
-    requires(std::is_arithmetic_v<T>)
-  Numbers(std::initializer_list<T> values)
+  requires(std::is_arithmetic_v<T>) Numbers(std::initializer_list<T> values)
       : Numbers(std::vector<double>(values.begin(), values.end()), std::is_floating_point_v<T>) {}
 
   std::span<const double> values() const { return values_; }
@@ -109,11 +116,15 @@ enum class Normalize { none, truth, predicted, all };  // each row, each column,
 struct SYSTOLE_API ConfusionMatrix {
   std::vector<std::int64_t> labels;  // of rows and columns: ascending, or options.labels
   std::vector<std::int64_t> counts;  // row-major: the row is the truth, the column the prediction
+  // Of each row, the undecided samples: they have no column, but they count in the row's share and in the
+  // accuracy. Empty: there are none.
+  std::vector<std::int64_t> undecided = {};
 
   std::int64_t classes() const { return static_cast<std::int64_t>(labels.size()); }
   std::int64_t at(std::int64_t truth, std::int64_t predicted) const;  // by position
   std::vector<double> normalized(Normalize by) const;                 // 0 where the sum is 0
   double accuracy() const;
+  std::int64_t undecided_samples() const;
   void add(const ConfusionMatrix& other);  // of the same labels
 };
 // Class scores give all their classes; labels give those that occur, or options.labels.
@@ -140,7 +151,8 @@ struct AucOptions {
   Average average = Average::macro;  // macro or weighted; micro with ovr
   bool from_logits = true;
 };
-// The area under the ROC curve, equal scores as halves; NaN when a class has no sample or a score is NaN.
+// The area under the ROC curve, equal scores as halves; NaN when a class has no sample or a sample is
+// undecided.
 SYSTOLE_API double roc_auc(const Numbers& output, const Numbers& target, const AucOptions& options = {});
 SYSTOLE_API double average_precision(const Numbers& output, const Numbers& target,
                                      const Options& options = {});
@@ -153,7 +165,8 @@ SYSTOLE_API double mae(const Numbers& output, const Numbers& target);
 SYSTOLE_API double r2(const Numbers& output, const Numbers& target);
 
 // As ops, to stand in a compiled step. predicted: the labels that an output decides for, i32 without the
-// class axis. The others are a value per sample, f32[n] (f64 of f64 outputs); further axes are averaged.
+// class axis, kUndecided where the scores are not finite. The others are a value per sample, f32[n] (f64 of
+// f64 outputs); further axes are averaged.
 SYSTOLE_API Tensor predicted(const Tensor& output, const Options& options = {});
 SYSTOLE_API Tensor correct(const Tensor& output, const Tensor& target, const Options& options = {});
 SYSTOLE_API Tensor top_k_correct(const Tensor& output, const Tensor& target, std::int64_t k);

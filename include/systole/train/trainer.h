@@ -163,6 +163,8 @@ struct EvaluateOptions {
   std::int64_t batch = 0;  // 0: it chooses
   std::int64_t steps = 0;  // 0: all of the data
   data::Transforms map = {};
+  // Outputs that are not finite: an Error that names the first sample, in place of a warning that does.
+  bool refuse_non_finite = false;
 };
 
 class SYSTOLE_API Trainer {
@@ -186,7 +188,8 @@ class SYSTOLE_API Trainer {
   FitResult fit(const data::Source& data, const FitOptions& options = {});
   FitResult fit(const Tensor& x, const Tensor& y, const FitOptions& options = {});
 
-  // The loss and the metrics.
+  // The loss and the metrics. Samples whose outputs are not finite are never right, and a warning names the
+  // first of them; see metrics.h.
   Logs evaluate(const data::Source& data, const EvaluateOptions& options = {});
   Logs evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options = {});
 

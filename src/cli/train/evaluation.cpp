@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "base/whole_number.h"
 #include "cli/train/graph_file.h"
 #include "systole/base/error.h"
+#include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
 #include "train/steps.h"
 
@@ -72,16 +74,11 @@ Task task_of(const data::Info& info) {
   return target.shape.rank() == 0 ? Task::classes : Task::words;
 }
 
-void note_classes(Measures& into, const Literal& output, const Literal& target, bool probabilities) {
+void note_classes(Measures& into, const Tensor& output, const Literal& target, bool probabilities) {
   for (const double label : target.to_doubles()) into.truth.push_back(static_cast<std::int64_t>(label));
-  const std::vector<double> scores = output.to_doubles();
-  const auto classes = static_cast<std::size_t>(output.dims()[static_cast<std::size_t>(output.rank()) - 1]);
-  if (classes == 1) {
-    for (const double score : scores) into.predicted.push_back(score > (probabilities ? 0.5 : 0) ? 1 : 0);
-    return;
-  }
-  for (auto row = scores.begin(); row != scores.end(); row += static_cast<std::ptrdiff_t>(classes))
-    into.predicted.push_back(std::max_element(row, row + static_cast<std::ptrdiff_t>(classes)) - row);
+  const Tensor predicted = metrics::predicted(output, {.from_logits = !probabilities});
+  for (const double label : predicted.literal().to_doubles())
+    into.predicted.push_back(static_cast<std::int64_t>(label));
 }
 
 }  // namespace
@@ -125,6 +122,8 @@ Measures measure(const SavedModel& model, const data::Source& data, const Settin
   if (batch <= 0) batch = training::evaluation_batch(data.size());
   Measures result;
   result.classes = model.classes();
+  result.samples = data.size();
+  training::BadSamples bad([&] { return weights_of(model); });
   double sum = 0;
   for (std::int64_t from = 0; from < data.size(); from += batch) {
     std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(batch, data.size() - from)));
@@ -134,15 +133,31 @@ Measures measure(const SavedModel& model, const data::Source& data, const Settin
     for (std::size_t i = 0; i + 1 < fields.size(); ++i) inputs.emplace_back(fields[i]);
     const Tensor scores = model.run(inputs).at(0), target(fields.back());
     const Tensor there = target.to(scores.device().to_string());
-    sum += loss(scores, there).item<double>() * static_cast<double>(rows.size());
+    const double batch_loss = loss(scores, there).item<double>();
+    sum += batch_loss * static_cast<double>(rows.size());
+    const auto named = [&] {
+      std::vector<training::NamedLiteral> result;
+      for (std::size_t i = 0; i < fields.size(); ++i) result.push_back({info.fields.at(i).name, fields[i]});
+      return result;
+    };
+    const Tensor is_finite = training::finite_samples(scores, there);
+    if (!all_true(is_finite).item<bool>()) bad.look_at(scores.literal(), &there.type(), named, from);
+    if (bad.empty() && !std::isfinite(batch_loss))
+      bad.look_at_fields(named(), from, static_cast<std::int64_t>(rows.size()));
     for (metrics::Accumulator& metric : metrics) metric.update(scores, there);
-    if (task == Task::classes)
-      note_classes(result, scores.literal(), fields.back(), takes_probabilities(settings));
+    if (task == Task::classes) note_classes(result, scores, fields.back(), takes_probabilities(settings));
   }
   result.numbers.set("loss", sum / static_cast<double>(data.size()));
   for (const metrics::Accumulator& metric : metrics)
     result.numbers.set(metric.metric().name, metric.result());
+  if (!bad.empty()) result.non_finite = bad.text(result.samples);
   return result;
+}
+
+std::vector<training::NamedLiteral> weights_of(const SavedModel& model) {
+  std::vector<training::NamedLiteral> weights;
+  for (const auto& [name, variable] : model.variables()) weights.push_back({name, variable.literal()});
+  return weights;
 }
 
 std::string result_lines(const Measures& measures) {
@@ -165,6 +180,7 @@ metrics::ConfusionMatrix confusion(const Measures& measures) {
   metrics::ScoreOptions options;
   std::set<std::int64_t> labels(measures.truth.begin(), measures.truth.end());
   labels.insert(measures.predicted.begin(), measures.predicted.end());
+  labels.erase(metrics::kUndecided);
   for (std::size_t i = 0; i < measures.classes.size(); ++i) labels.insert(static_cast<std::int64_t>(i));
   options.labels.assign(labels.begin(), labels.end());
   return metrics::confusion_matrix(measures.predicted, measures.truth, options);

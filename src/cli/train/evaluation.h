@@ -13,6 +13,7 @@
 #include "systole/train/callback.h"
 #include "systole/train/metrics.h"
 #include "systole/train/saved_model.h"
+#include "train/finite.h"
 
 namespace systole::cli {
 
@@ -25,12 +26,17 @@ std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task 
 
 struct Measures {
   training::Logs numbers;                      // the loss, then the metrics in order
-  std::vector<std::int64_t> truth, predicted;  // of classes
+  std::vector<std::int64_t> truth, predicted;  // of classes; metrics::kUndecided may be predicted
   std::vector<std::string> classes;
+  std::int64_t samples = 0;
+  std::string non_finite;  // says which outputs are not finite; empty: all are
 };
 // `batch` 0: it chooses.
 Measures measure(const SavedModel& model, const data::Source& data, const Settings::Train& settings,
                  std::int64_t batch = 0);
+
+// The weights of a model by name, for BadSamples.
+std::vector<training::NamedLiteral> weights_of(const SavedModel& model);
 
 // "test accuracy 0.9781 loss 0.0721", after a line of further metrics if there are any.
 std::string result_lines(const Measures& measures);

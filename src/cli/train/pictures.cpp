@@ -63,13 +63,14 @@ training::Figure confusion_figure(const metrics::ConfusionMatrix& matrix,
 void write_confusion(const std::filesystem::path& file, const metrics::ConfusionMatrix& matrix,
                      const std::vector<std::string>& classes) {
   std::string text = "true";
+  const bool undecided = matrix.undecided_samples() > 0;
   for (const std::int64_t label : matrix.labels) text += "," + cell(class_name(classes, label));
-  text += "\n";
+  text += undecided ? fmt::format(",{}\n", kUndecidedColumn) : "\n";
   for (std::int64_t row = 0; row < matrix.classes(); ++row) {
     text += cell(class_name(classes, matrix.labels[static_cast<std::size_t>(row)]));
     for (std::int64_t column = 0; column < matrix.classes(); ++column)
       text += fmt::format(",{}", matrix.at(row, column));
-    text += "\n";
+    text += undecided ? fmt::format(",{}\n", matrix.undecided[static_cast<std::size_t>(row)]) : "\n";
   }
   write_file(file, std::as_bytes(std::span(text)));
 }
@@ -102,12 +103,15 @@ training::Figure read_confusion(const std::filesystem::path& file) {
     return Error(ErrorKind::kParse, fmt::format("{}:{}", file.string(), line), "no confusion matrix",
                  "a header of class names and as many rows of counts");
   };
-  if (rows.empty() || rows[0].size() != rows.size()) throw broken(1);
+  const bool undecided =
+      !rows.empty() && rows[0].size() == rows.size() + 1 && rows[0].back() == kUndecidedColumn;
+  if (rows.empty() || rows[0].size() != rows.size() + (undecided ? 1 : 0)) throw broken(1);
   metrics::ConfusionMatrix matrix;
-  std::vector<std::string> names(rows[0].begin() + 1, rows[0].end());
+  std::vector<std::string> names(rows[0].begin() + 1,
+                                 rows[0].begin() + static_cast<std::ptrdiff_t>(rows.size()));
   for (std::size_t i = 1; i < rows.size(); ++i) {
     matrix.labels.push_back(static_cast<std::int64_t>(i) - 1);
-    if (rows[i].size() != rows.size()) throw broken(i + 1);
+    if (rows[i].size() != rows[0].size()) throw broken(i + 1);
     for (std::size_t k = 1; k < rows[i].size(); ++k) {
       std::int64_t count = 0;
       const std::string& digits = rows[i][k];
@@ -115,7 +119,7 @@ training::Figure read_confusion(const std::filesystem::path& file) {
       if (const auto [at, error] = std::from_chars(digits.data(), end, count);
           error != std::errc() || at != end)
         throw broken(i + 1);
-      matrix.counts.push_back(count);
+      (k < rows.size() ? matrix.counts : matrix.undecided).push_back(count);
     }
   }
   return confusion_figure(matrix, names);

@@ -16,6 +16,9 @@ namespace systole::cli {
 std::vector<std::string> draw_run(const std::filesystem::path& folder, const training::History& history,
                                   const Measures& measures);
 
+// Of the samples that are predicted as no class, where there are some: the last column of a matrix.
+inline constexpr const char* kUndecidedColumn = "undecided";
+
 // Counts with a header of class names: "true,cat,dog" and a row for each true class.
 void write_confusion(const std::filesystem::path& file, const metrics::ConfusionMatrix& matrix,
                      const std::vector<std::string>& classes);

@@ -150,6 +150,12 @@ bool are_probabilities(std::span<const float> row) {
   return std::abs(sum - 1) < 1e-3;
 }
 
+// Whether scores of classes say which is the most probable.
+bool decide(std::span<const float> row) {
+  return std::none_of(row.begin(), row.end(), [](float x) { return std::isnan(x); }) &&
+         std::isfinite(*std::max_element(row.begin(), row.end()));
+}
+
 // In place.
 void softmax(std::span<float> row, double temperature = 1) {
   const float largest = *std::max_element(row.begin(), row.end());
@@ -181,28 +187,41 @@ InputRows read_rows(const std::string& file, const SavedModel& model, const Sett
   return result;
 }
 
-Literal predict_rows(const SavedModel& model, const Literal& rows, const std::string& device) {
+Predicted predict_rows(const SavedModel& model, const Literal& rows, const std::string& device) {
   const std::int64_t count = rows.dims()[0];
+  const bool classes = !model.classes().empty();
+  training::BadSamples bad([&] { return weights_of(model); });
   std::vector<float> all;
   std::int64_t width = 0;
   for (std::int64_t from = 0; from < count; from += kAtOnce) {
     const Tensor x(slice_rows(rows, from, std::min(kAtOnce, count - from)));
     const std::array<Tensor, 1> inputs{device.empty() ? x : x.to(device)};
     const Tensor out = model.run(inputs).at(0).to(DType::f32);
-    const std::vector<float> values = out.to_vector<float>();
+    const Literal values = out.literal();
+    // Numbers that are no scores of classes must all be finite, as if there were targets of their shape.
+    bad.look_at(
+        values, classes ? nullptr : &out.type(),
+        [&] {
+          return std::vector{training::NamedLiteral{model.inputs()[0].name, x.literal()}};
+        },
+        from);
     width = out.size() / out.size(0);
-    all.insert(all.end(), values.begin(), values.end());
+    all.insert(all.end(), values.values<float>().begin(), values.values<float>().end());
   }
   const bool scores = !takes_probabilities(settings_of(model).train);
-  if (!model.classes().empty() && width > 0 && scores)
+  if (classes && width > 0)
     for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(width)) {
       const std::span<float> row = std::span(all).subspan(i, static_cast<std::size_t>(width));
-      if (width == 1)
+      if (!decide(row))
+        std::fill(row.begin(), row.end(), std::numeric_limits<float>::quiet_NaN());
+      else if (!scores)
+        continue;
+      else if (width == 1)
         row[0] = static_cast<float>(1 / (1 + std::exp(-static_cast<double>(row[0]))));
       else if (!are_probabilities(row))
         softmax(row);
     }
-  return Literal::of<float>({count, width}, all);
+  return {Literal::of<float>({count, width}, all), bad.empty() ? "" : bad.text(count)};
 }
 
 bool writes_text(const SavedModel& model) {
@@ -233,6 +252,10 @@ void write_text(const SavedModel& model, const WriteOptions& options,
     std::vector<float> scores =
         all[{0, static_cast<std::int64_t>(seen) - 1}].to(DType::f32).to_vector<float>();
     scores.resize(std::min(scores.size(), words.size()));
+    if (!decide(scores))
+      throw Error(ErrorKind::kInvalidArgument, fmt::format("model {}", model.name()),
+                  "its scores for the next word are not finite", "finite numbers",
+                  fmt::format("after {} words of text", text.size()));
     std::size_t chosen =
         static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
     if (options.temperature > 0) {

@@ -22,9 +22,13 @@ struct InputRows {
 // of paper.
 InputRows read_rows(const std::string& file, const SavedModel& model, const Settings& settings, bool invert);
 
-// The model's numbers for rows, a batch at a time: f32[rows,outputs]. Scores of classes become
-// probabilities, where they are not already.
-Literal predict_rows(const SavedModel& model, const Literal& rows, const std::string& device);
+struct Predicted {
+  Literal numbers;         // f32[rows,outputs]
+  std::string non_finite;  // says which outputs are not finite; empty: all are
+};
+// The model's numbers for rows, a batch at a time. Scores of classes become probabilities, where they are not
+// already; those of a row that is not finite become NaN.
+Predicted predict_rows(const SavedModel& model, const Literal& rows, const std::string& device);
 
 // Whether the model tells the next word after each.
 bool writes_text(const SavedModel& model);
@@ -36,7 +40,7 @@ struct WriteOptions {
   std::int64_t top_k = 0;  // among so many; 0: all
   std::uint64_t seed = 1;
 };
-// Calls `each` with the text of every new word.
+// Calls `each` with the text of every new word. Throws when the model's scores are NaN or infinite.
 void write_text(const SavedModel& model, const WriteOptions& options,
                 const std::function<void(std::string_view)>& each);
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/terminal.h"
 #include "cli/train/data.h"
 #include "cli/train/evaluation.h"
@@ -175,6 +176,8 @@ int train(const Settings& settings, const TrainingPlace& place) {
   trainer.save(file, saved);
   const data::Source& test = data.test.empty() ? data.train : data.test;
   const Measures measures = measure(load_model(file.string(), settings.train.device), test, settings.train);
+  if (!measures.non_finite.empty())
+    log(LogLevel::warn, fmt::format("{}: {}", file.string(), measures.non_finite));
   std::vector<std::string> written{"model.safetensors", "config.toml", "history.csv"};
   if (settings.train.plots)
     for (std::string& name : draw_run(folder, result, measures)) written.push_back(std::move(name));

@@ -1,0 +1,69 @@
+#pragma once
+
+// Numbers that are not finite: where they stand in an array, which samples of a batch have scores that decide
+// nothing by them, and what of a sample explains it.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "systole/base/literal.h"
+#include "systole/tensor/tensor.h"
+
+namespace systole::training {
+
+enum class Badness { finite, infinite, nan };
+
+struct Look {
+  Badness badness = Badness::finite;
+  std::int64_t at = -1;  // the first bad element, of the worst kind
+};
+Look look(const Literal& value);
+std::string place_text(const Shape& shape, std::int64_t at);   // "[3,7]"
+std::string bad_text(const Literal& value, const Look& seen);  // "nan at [3,7]", "-inf at [0]"
+
+// Whether -inf beside finite numbers of the last axis is meant, as in scores of classes that are ruled out. A
+// target of the output's own shape holds numbers to meet, and there every element must be finite.
+bool holds_class_scores(const Type& output, const Type* target);
+
+// bool[n]: whether the output of each sample is finite; `target` may be undefined.
+Tensor finite_samples(const Tensor& output, const Tensor& target);
+// The samples for which it is not.
+std::vector<std::int64_t> bad_samples(const Literal& output, const Type* target);
+
+struct NamedLiteral {
+  std::string name;
+  Literal value;
+};
+
+// The samples of a data set whose outputs are not finite: how many, and why the first is not.
+class BadSamples {
+ public:
+  using Named = std::function<std::vector<NamedLiteral>()>;  // is called when something is bad
+
+  // The weights are looked at when every field of the first sample is finite.
+  explicit BadSamples(Named weights) : weights_(std::move(weights)) {}
+
+  // A batch of samples from number `sample` on. Of the output, where there is one, the bad samples count;
+  // where there is none the loss alone is not finite, and the first sample with a bad field is named.
+  void look_at(const Literal& output, const Type* target, const Named& fields, std::int64_t sample);
+  void look_at_fields(const std::vector<NamedLiteral>& fields, std::int64_t sample, std::int64_t samples);
+  void add(std::int64_t count) { count_ += count; }
+
+  std::int64_t count() const { return count_; }
+  bool empty() const { return first_.empty(); }
+  // "2 of 50 samples have outputs that are not finite; sample 3 is the first: the output is nan at [1]; field
+  // x of it holds inf at [2]"
+  std::string text(std::int64_t samples) const;
+
+ private:
+  void explain(std::string text, const std::vector<NamedLiteral>& fields, std::int64_t row);
+
+  Named weights_;
+  std::int64_t count_ = 0;
+  std::string first_;
+};
+
+}  // namespace systole::training

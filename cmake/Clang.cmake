@@ -46,3 +46,5 @@ else()
 endif()
 set_source_files_properties(src/backend/cpu/jit_compilers.cpp PROPERTIES
   COMPILE_DEFINITIONS "SYSTOLE_CLANG_BUILD=\"${SYSTOLE_CLANG_BUILD}\";SYSTOLE_LIBDIR=\"${CMAKE_INSTALL_LIBDIR}\"")
+set_source_files_properties(src/backend/packages.cpp PROPERTIES
+  COMPILE_DEFINITIONS "SYSTOLE_LIBDIR=\"${CMAKE_INSTALL_LIBDIR}\"")

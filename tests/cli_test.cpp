@@ -451,6 +451,35 @@ TEST_F(CliTest, DoctorAndRunsAgreeOnTheCompiler) {
       << portable.out;
 }
 
+// It was a line in a log that nobody reads, and slow kernels.
+TEST_F(CliTest, AVariableThatNamesNoOneDnnIsAnError) {
+  write_affine();
+  const std::string eval = "eval affine.sir --in x.npy w.npy b.npy";
+  const Outcome healthy = run("doctor", "", "env -u SYSTOLE_ONEDNN COLUMNS=2000");
+  if (healthy.out.find("no OpenMP") != std::string::npos) GTEST_SKIP() << "a build without OpenMP";
+  const bool is_there = healthy.out.find("\n  ok       oneDNN 3.") != std::string::npos;
+  EXPECT_TRUE(is_there || healthy.out.find("\n  missing  oneDNN, without it") != std::string::npos)
+      << healthy.out;
+  if (is_there) {
+    EXPECT_NE(healthy.out.find("libdnnl.so.3)\n"), std::string::npos) << healthy.out;
+  }
+  write("text.so", "no library");
+  for (const char* const file : {"/no/such/libdnnl.so.3", "./text.so", "libm.so.6"}) {
+    const std::string set = std::string("env COLUMNS=2000 SYSTOLE_ONEDNN=") + file;
+    const std::string wanted =
+        std::string("SYSTOLE_ONEDNN: names no oneDNN that can be used: ") + file + ": ";
+    const Outcome doctor = run("doctor", "", set);
+    EXPECT_EQ(doctor.code, 1);
+    EXPECT_NE(doctor.out.find("FAIL     " + wanted), std::string::npos) << doctor.out;
+    for (const char* const device : {"", " --device cpu"}) {  // no other device takes its place
+      const Outcome outcome = run(eval + device, "", set);
+      EXPECT_EQ(outcome.code, 1);
+      EXPECT_NE(outcome.err.find(wanted), std::string::npos) << outcome.err;
+    }
+  }
+  EXPECT_EQ(run(eval + " --device cpu", "", "env SYSTOLE_ONEDNN=0").code, 0);
+}
+
 TEST_F(CliTest, ATraceThatCannotBeWrittenIsTold) {
   write_affine();
   const std::string eval = "run affine.sir --in x.npy w.npy b.npy --device reference";

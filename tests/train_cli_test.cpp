@@ -126,6 +126,24 @@ TEST_F(TrainCli, ExportAndCompileFindTheGraphInsideASavedModel) {
   expect_failure(run("export empty"), "the folder holds no model.safetensors");
 }
 
+// "4 devices" was printed, and one computed.
+TEST_F(TrainCli, MoreDevicesThanTheBackendSplitsOverAreRefused) {
+  const std::string digits =
+      "train --model mlp --data 'digits?train=16&test=8' --set train.batch=8 --set train.epochs=1 --out run ";
+  const Outcome four = run(digits + "--set train.device=cpu --set train.devices=4");
+  expect_failure(four, "train.devices: cpu: a program of this backend runs on one device");
+  EXPECT_NE(four.err.find("a mesh of 4 devices"), std::string::npos) << four.err;
+  EXPECT_EQ(four.out.find("4 devices"), std::string::npos) << four.out;
+  expect_failure(run(digits + "--set train.device=cpu --set train.devices=0"), "train.devices: ");
+  expect_failure(run(digits + "--set train.device=cpu --set train.devices=-2"), "train.devices: ");
+  const Outcome all = run(digits + "--set train.device=cpu --set train.devices=-1");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_NE(all.out.find(" cpu\n"), std::string::npos) << all.out;  // one, as there is
+  const Outcome reference = run(digits + "--fresh --set train.device=reference --set train.devices=4");
+  EXPECT_EQ(reference.code, 0) << reference.err;
+  EXPECT_NE(reference.out.find(" reference, 4 devices\n"), std::string::npos) << reference.out;
+}
+
 TEST_F(TrainCli, AKeyOfAnotherProgramOrInNoSectionNamesTheRightOne) {
   const std::string digits = "train --model mlp --data 'digits?train=20&test=10' ";
   expect_failure(run(digits + "--set train.learning_rate=0.1"), "did you mean train.lr?");

@@ -8,11 +8,19 @@
 
 namespace systole::runtime {
 
+// The file that holds this code, resolved: libsystole.so, or the program that it is linked into. Empty when
+// the system does not say.
+std::filesystem::path own_file();
+
 // The folders that an environment variable lists, separated by ':'.
 std::vector<std::filesystem::path> listed_folders(const char* variable);
 
-// Folders of packages: those of SYSTOLE_PLUGIN_PATH, then those beside the program, where it was built and
-// where it is installed. Of the latter none that others may write to: code is loaded from there.
+// Folders of packages, in the order in which they are searched: those of SYSTOLE_PLUGIN_PATH, those beside
+// the library, those beside the program. Beside means both where it was built and where it is installed. Of
+// the latter two none that others may write to: code is loaded from there.
 std::vector<std::filesystem::path> package_folders();
+// The same for a library and a program that lie there; for tests.
+std::vector<std::filesystem::path> package_folders(const std::filesystem::path& library,
+                                                   const std::filesystem::path& program);
 
 }  // namespace systole::runtime

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backend/cpu/jit.h"
+#include "backend/cpu/onednn.h"
 #include "backend/cuda/blas.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/nvrtc.h"
@@ -93,6 +94,17 @@ void check_compiler(Report& report) try {
   report.fail(error.what(), "unset the variable, or correct it");
 }
 
+void check_onednn(Report& report) try {
+  if (const std::string absence = cpu::onednn_absence(); absence.empty())
+    report.ok(cpu::onednn_name());
+  else
+    report.missing(
+        fmt::format("oneDNN, without it products and convolutions on cpu run by slower kernels: {}", absence),
+        cpu::kOneDnnRepair);
+} catch (const Error& error) {  // of the variable
+  report.fail(error.what(), "correct the variable, or unset it");
+}
+
 void check_libraries(Report& report) {
   report.section("libraries");
 #ifdef SYSTOLE_HAVE_ZLIB
@@ -101,6 +113,7 @@ void check_libraries(Report& report) {
   report.missing("zlib: compressed .npz and .gz files are refused", "apt install zlib1g-dev and build again");
 #endif
   report.ok(fmt::format("fmt {}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
+  check_onednn(report);
 }
 
 void check_cuda_libraries(Report& report) {

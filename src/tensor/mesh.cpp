@@ -6,6 +6,7 @@
 #include <cctype>
 #include <set>
 
+#include "backend/one_device.h"
 #include "runtime/registry.h"
 #include "systole/base/error.h"
 #include "systole/tensor/compiled.h"
@@ -209,7 +210,11 @@ DeviceMesh checked(DeviceMesh mesh) {
              fmt::format("devices in multiples of {}", others), std::to_string(there));
     open->size = there / others;
   }
-  (void)mesh.size();
+  if (const std::int64_t devices = mesh.size(); devices > 1) {
+    const runtime::ResolvedDevice first = runtime::resolve(DeviceName::parse(mesh.device));
+    if (dynamic_cast<const runtime::OneDevice*>(first.backend) != nullptr)
+      runtime::refuse_mesh(first.name.to_string(), devices);
+  }
   for (const ShardingRule& rule : mesh.rules) {
     std::set<std::string> used;
     std::vector<MeshAxes> dims = rule.dims;

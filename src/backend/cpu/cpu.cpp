@@ -19,8 +19,8 @@
 #include "backend/cpu/memory.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/source.h"
+#include "backend/one_device.h"
 #include "base/parallel.h"
-#include "eval/eval.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
@@ -179,15 +179,18 @@ class CpuExecutable final : public runtime::Executable {
   const std::shared_ptr<const Module> module_;
 };
 
-class CpuBackend final : public runtime::Backend, public runtime::SourceBackend {
+// A variable that is wrong makes no other device the default one: programs for this one say what is wrong.
+std::string description() try {
+  return fmt::format("{}{}, {} threads", kernels_in_words(), onednn_absence().empty() ? ", oneDNN" : "",
+                     thread_count());
+} catch (const Error& error) {
+  return error.what();
+}
+
+class CpuBackend final : public runtime::Backend, public runtime::SourceBackend, public runtime::OneDevice {
  public:
   std::string_view name() const override { return kName; }
-  std::vector<runtime::DeviceInfo> devices() override {
-    return {{{kName, {}, 0},
-             fmt::format("{}{}, {} threads", kernels_in_words(), onednn_absence().empty() ? ", oneDNN" : "",
-                         thread_count()),
-             0}};
-  }
+  std::vector<runtime::DeviceInfo> devices() override { return {{{kName, {}, 0}, description(), 0}}; }
   BufferRef upload(const Literal& value, int) override {
     Memory memory = take(static_cast<std::int64_t>(value.byte_size()));
     const timeline::Copy timed(timeline::kToDevice, kName, value.byte_size());
@@ -197,14 +200,12 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend 
   std::shared_ptr<const runtime::Executable> compile(const ir::Graph& graph, int,
                                                      const runtime::CompileOptions& options) override {
     if (!graph.is_static()) refuse(ErrorKind::kShape, "a graph with symbols must be bound to numbers first");
-    if (eval::uses_collectives(graph))
-      refuse(ErrorKind::kUnsupported, "collectives need several devices; there is one");
+    runtime::refuse_mesh(kName, graph);
     const Measuring scope(!options.deterministic);
     return std::make_shared<CpuExecutable>(make_module(graph, options.optimize));
   }
   std::string refusal(ir::Op op) const override {
-    if (ir::info(op).op_class == ir::OpClass::collective)
-      return "collectives need several devices; there is one";
+    if (ir::info(op).op_class == ir::OpClass::collective) return runtime::kNoCollectives;
     return {};
   }
 

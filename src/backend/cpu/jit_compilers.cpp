@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "backend/cpu/clang_module.h"
+#include "backend/packages.h"
 #include "base/env.h"
 #include "base/file.h"
 #include "systole/base/error.h"
@@ -204,16 +205,6 @@ class ClangModule final : public Compiler {
   mutable std::optional<LoadedClang> loaded_;  // once there, it stays as it is
 };
 
-// The folder of the library, or of the program that holds it.
-fs::path own_folder() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return {};
-  std::error_code error;
-  const fs::path file = fs::canonical(info.dli_fname, error);
-  if (!error) return file.parent_path();
-  return fs::canonical("/proc/self/exe", error).parent_path();  // a program started by its bare name
-}
-
 }  // namespace
 
 std::unique_ptr<Compiler> clang_module() {
@@ -221,7 +212,7 @@ std::unique_ptr<Compiler> clang_module() {
   std::vector<fs::path> places;
   if (const std::optional<std::string> chosen = env::text(kClangPath)) {
     places = {*chosen, fs::path(*chosen) / kFile};
-  } else if (const fs::path folder = own_folder(); !folder.empty()) {
+  } else if (const fs::path folder = runtime::own_file().parent_path(); !folder.empty()) {
     // Installed, it is with the libraries; in a build folder, at the top.
     for (const char* relative : {".", "../" SYSTOLE_LIBDIR, "..", "../.."})
       places.push_back(folder / relative / kFile);

@@ -1,5 +1,9 @@
 #include "backend/cpu/onednn.h"
 
+#include <fmt/format.h>
+
+#include <atomic>
+
 #include "backend/cpu/cost.h"
 #include "backend/cpu/onednn_api.h"
 #include "backend/cpu/onednn_convolution.h"
@@ -7,6 +11,8 @@
 #include "backend/cpu/onednn_layers.h"
 #include "backend/cpu/onednn_product.h"
 #include "backend/patterns/layers.h"
+#include "backend/patterns/on_result.h"
+#include "base/log.h"
 #include "systole/base/error.h"
 
 namespace systole::cpu {
@@ -36,12 +42,50 @@ Made make(const lower::Region& region, std::string* times) {
   }
 }
 
+// Multiplications of what oneDNN would be asked for; 0: it would not be.
+std::int64_t wanted_multiplications(const lower::Region& region) {
+  const ir::Node& node = region.graph.node(region.anchor);
+  if (node.op == ir::Op::convolution) {
+    patterns::Convolution c;
+    if (!patterns::read_convolution(region.graph, node, c).empty()) return 0;
+    return c.operands == DType::f32 || is_int8(region) ? multiplications(c) : 0;
+  }
+  patterns::Product p;
+  if (!patterns::is_product(node) || !patterns::read_product(patterns::flat(region), p).empty()) return 0;
+  return p.operands == DType::f32 || is_int8(region) ? multiplications(p) : 0;
+}
+
+// Below that many it hardly matters who does it.
+constexpr std::int64_t kMatters = 1'000'000;
+
+void warn_once(const lower::Region& region) {
+  static std::atomic<bool> is_done{false};
+  if (is_done.load(std::memory_order_relaxed) || wanted_multiplications(region) < kMatters) return;
+  if (is_done.exchange(true, std::memory_order_relaxed)) return;
+  log(LogLevel::warn,
+      fmt::format(
+          "cpu: large products and convolutions run on generated kernels, which are several times slower "
+          "than oneDNN: {}. {}",
+          dnnl::absence(), kOneDnnRepair));
+}
+
 }  // namespace
+
+const char* const kOneDnnRepair =
+    "Run scripts/setup and install Systole again, or set SYSTOLE_ONEDNN to the path of a libdnnl.so.3 "
+    "(oneDNN 3 "
+    "for the processor, with OpenMP); SYSTOLE_ONEDNN=0 says that none is wanted";
 
 std::string onednn_absence() { return dnnl::absence(); }
 
+std::string onednn_name() {
+  const dnnl::VersionObject& version = *dnnl::api().version();
+  return fmt::format("oneDNN {}.{}.{} ({})", version.major, version.minor, version.patch, dnnl::file());
+}
+
 std::vector<lower::Claim> onednn_offers(const lower::Region& region) {
   if (dnnl::is_off()) return {};
+  if (!dnnl::absence().empty()) warn_once(region);
   std::string times;
   const Made made = make(region, &times);
   if (!made.call) return {lower::Claim::declined("oneDNN: " + made.reason)};

@@ -17,10 +17,14 @@
 
 namespace systole::cpu {
 
-std::string onednn_absence();  // empty: it is here and wanted
+// Empty: it is here and wanted. kInvalidArgument when SYSTOLE_ONEDNN names a library that cannot be used.
+std::string onednn_absence();
+std::string onednn_name();               // of the one that is here: "oneDNN 3.2.0 (/path/libdnnl.so.3)"
+extern const char* const kOneDnnRepair;  // what to do when it is absent
 
 // The region's anchor is a dot_general, a convolution or a layer (patterns/layers.h). One claim, or the
-// reason for none; neither where nobody wants oneDNN.
+// reason for none; neither where nobody wants oneDNN. The first that is large and has to do without oneDNN
+// is a warning, once a process.
 std::vector<lower::Claim> onednn_offers(const lower::Region& region);
 std::shared_ptr<const LibraryCall> onednn_call(const lower::Region& region);  // of what was claimed
 

@@ -9,7 +9,6 @@
 #include "backend/packages.h"
 #include "base/env.h"
 #include "base/lasting.h"
-#include "base/log.h"
 #include "base/parallel.h"
 #include "systole/base/error.h"
 
@@ -19,31 +18,8 @@ namespace {
 
 constexpr const char *kFile = "libdnnl.so.3", *kVariable = "SYSTOLE_ONEDNN", *kOff = "0";
 
-std::string load(Api& api) {
-  if (!lend_pool(1)) return "this build has no OpenMP, whose threads oneDNN shares";
-  const std::string chosen = env::text(kVariable).value_or("");
-  if (chosen == kOff) return fmt::format("{}={}", kVariable, kOff);
-  std::vector<std::string> files;
-  if (!chosen.empty()) {
-    files.push_back(chosen);
-  } else {
-    for (const std::filesystem::path& folder : runtime::package_folders())
-      if (std::error_code code; std::filesystem::exists(folder / "lib" / kFile, code))
-        files.push_back((folder / "lib" / kFile).string());
-    files.emplace_back(kFile);  // the loader's places
-  }
-  std::string words;
-  void* library = nullptr;
-  for (std::size_t i = 0; i < files.size() && library == nullptr; ++i) {
-    library = ::dlopen(files[i].c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (const char* const error = ::dlerror(); library == nullptr && error != nullptr) words = error;
-  }
-  if (library == nullptr) {
-    if (chosen.empty()) return fmt::format("oneDNN is not found ({}); {} may name it", words, kVariable);
-    std::string reason = fmt::format("{} names no library that loads: {}", kVariable, words);
-    log(LogLevel::warn, reason + "; kernels are generated instead");
-    return reason;
-  }
+// Finds the functions; empty, or why this library is of no use.
+std::string bind(void* library, Api& api) {
   const char* missing = nullptr;
   const auto find = [&](auto& function, const char* name) {
     if (!runtime::find_function(library, function, name)) missing = name;
@@ -85,18 +61,76 @@ std::string load(Api& api) {
   SYSTOLE_FIND(convolution_backward_weights_primitive_desc_create);
   SYSTOLE_FIND(pooling_forward_primitive_desc_create);
 #undef SYSTOLE_FIND
-  if (missing != nullptr) return fmt::format("{} has no {}: version 3 is needed", kFile, missing);
+  if (missing != nullptr) return fmt::format("it has no {}: version 3 is needed", missing);
+  // Builds for other runtimes need devices or a pool of threads that nobody hands them.
+  const unsigned runtime = api.version()->cpu_runtime;
+  if (runtime != kSequential && runtime != kOpenMp && runtime != kTbb)
+    return "it is built for another runtime than OpenMP";
   return {};
 }
 
-const runtime::Loaded<Api>& found() {
-  static const auto& only = lasting<runtime::Loaded<Api>>(load);
+// What is used, or a reason for each place where there is something that cannot be used.
+struct Library {
+  Api api{};
+  std::string absence, file;
+
+  Library();
+
+ private:
+  bool open(const std::string& path, std::string& reasons);
+};
+
+bool Library::open(const std::string& path, std::string& reasons) {
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* const words = library == nullptr ? ::dlerror() : nullptr;
+  const std::string trouble =
+      library == nullptr ? std::string(words != nullptr ? words : "it cannot be loaded") : bind(library, api);
+  if (trouble.empty()) {
+    Dl_info info{};
+    const void* const address = reinterpret_cast<const void*>(api.version);
+    file = ::dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : path;
+    return true;
+  }
+  // The loader's words begin with the path.
+  reasons += (reasons.empty() ? "" : "; ") + (trouble.starts_with(path) ? trouble : path + ": " + trouble);
+  if (library != nullptr) ::dlclose(library);
+  return false;
+}
+
+Library::Library() {
+  const std::string chosen = env::text(kVariable).value_or("");
+  if (chosen == kOff) {
+    absence = fmt::format("{}={}", kVariable, kOff);
+    return;
+  }
+  if (!lend_pool(1)) {
+    absence = "this build has no OpenMP, whose threads oneDNN shares";
+    return;
+  }
+  std::string reasons;
+  if (!chosen.empty()) {
+    if (!open(chosen, reasons))
+      throw Error(ErrorKind::kInvalidArgument, kVariable, "names no oneDNN that can be used: " + reasons,
+                  fmt::format("the path of a {}, or {} for none", kFile, kOff), chosen);
+    return;
+  }
+  for (const std::filesystem::path& folder : runtime::package_folders())
+    if (std::error_code code; std::filesystem::exists(folder / "lib" / kFile, code))
+      if (open((folder / "lib" / kFile).string(), reasons)) return;
+  if (!open(kFile, reasons))
+    absence = fmt::format("oneDNN is not found ({})", reasons);  // the loader's places
+}
+
+const Library& found() {
+  static const Library& only = lasting<Library>();
   return only;
 }
 
 }  // namespace
 
 const std::string& absence() { return found().absence; }
+
+const std::string& file() { return found().file; }
 
 bool is_off() { return env::text(kVariable) == kOff; }
 

@@ -1,7 +1,8 @@
 #pragma once
 
 // oneDNN's C interface (dnnl.h of version 3), as far as it is used, found at run time: where
-// SYSTOLE_ONEDNN says, else among the packages that scripts/setup fetched, else where the loader looks.
+// SYSTOLE_ONEDNN says, else in the first place of these: the folders of packages (backend/packages.h), where
+// the loader looks.
 
 #include <cstddef>
 #include <cstdint>
@@ -69,8 +70,11 @@ enum : int {
 };
 
 struct VersionObject {
-  int major, minor, patch;  // and more that is not used
+  int major, minor, patch;
+  const char* commit;
+  unsigned cpu_runtime, gpu_runtime;
 };
+enum : unsigned { kSequential = 1, kOpenMp = 2, kTbb = 4 };  // of these runtimes
 
 struct Api {
   const VersionObject* (*version)();
@@ -133,8 +137,10 @@ struct Api {
                                                const std::int64_t* after, const AttributesObject*);
 };
 
-const std::string& absence();  // empty: it is here
-bool is_off();                 // by SYSTOLE_ONEDNN=0
+// Empty: it is here. kInvalidArgument when SYSTOLE_ONEDNN names a library that cannot be used.
+const std::string& absence();
+const std::string& file();  // where it lies
+bool is_off();              // by SYSTOLE_ONEDNN=0
 const Api& api();
 Engine engine();  // the processor
 void check(int status, const char* call);

@@ -60,6 +60,15 @@ std::string small_product(const Product& p) {
   return count < kWorthACall ? fmt::format("small: {} multiplications", count) : "";
 }
 
+namespace {
+
+// One row or column, a part of a wider matrix: version 3.6 reads it as if its numbers were neighbours.
+bool is_apart(const Product& p) {
+  return (p.rows == 1 && p.a.contract_stride != 1) || (p.columns == 1 && p.b.contract_stride != 1);
+}
+
+}  // namespace
+
 Made make_onednn_product(const lower::Region& region) {
   Product p;
   OnResult work;
@@ -71,6 +80,7 @@ Made make_onednn_product(const lower::Region& region) {
   if (work.scale != 1 || work.function != Pointwise::identity || work.before >= 0 || work.row_sum >= 0 ||
       work.operand_sum >= 0)
     return refused("other work on the result than additions");
+  if (is_apart(p)) return refused("one row or column whose numbers lie apart: some versions have wrong sums");
   if (Forced::threads() == 0)
     if (std::string reason = small_product(p); !reason.empty()) return refused(reason);
 

@@ -15,7 +15,7 @@
 #include "backend/cuda/queues.h"
 #include "backend/cuda/session.h"
 #include "backend/cuda/source.h"
-#include "eval/eval.h"
+#include "backend/one_device.h"
 #include "runtime/source_kernels.h"
 #include "systole/backend/cuda.h"
 #include "systole/base/error.h"
@@ -25,8 +25,6 @@ namespace systole::cuda {
 namespace {
 
 using runtime::BufferRef;
-
-constexpr const char* kCollectives = "collectives need several devices that know each other";
 
 // Before a device is asked for: what has neither a source for it nor a body can never run.
 void check_kernels(const ir::Graph& graph) {
@@ -50,7 +48,7 @@ class CudaExecutable final : public runtime::Executable {
   const std::shared_ptr<const Module> module_;
 };
 
-class CudaBackend final : public runtime::Backend, public runtime::SourceBackend {
+class CudaBackend final : public runtime::Backend, public runtime::SourceBackend, public runtime::OneDevice {
  public:
   std::string_view name() const override { return "cuda"; }
   std::vector<runtime::DeviceInfo> devices() override {
@@ -76,12 +74,12 @@ class CudaBackend final : public runtime::Backend, public runtime::SourceBackend
                                                      const runtime::CompileOptions& options) override {
     if (!graph.is_static())
       throw Error(ErrorKind::kShape, "cuda", "a graph with symbols must be bound to numbers first");
-    if (eval::uses_collectives(graph)) throw Error(ErrorKind::kUnsupported, "cuda", kCollectives);
+    runtime::refuse_mesh("cuda", graph);
     check_kernels(graph);
     return std::make_shared<CudaExecutable>(make_module(device_of(ordinal), graph, options));
   }
   std::string refusal(ir::Op op) const override {
-    return ir::info(op).op_class == ir::OpClass::collective ? kCollectives : "";
+    return ir::info(op).op_class == ir::OpClass::collective ? runtime::kNoCollectives : "";
   }
 
   codegen::Dialect dialect() const override { return codegen::Dialect::cuda; }

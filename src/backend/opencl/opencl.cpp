@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "backend/arguments.h"
+#include "backend/one_device.h"
 #include "backend/opencl/executor.h"
 #include "backend/opencl/source.h"
-#include "eval/eval.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
@@ -130,7 +130,9 @@ class OpenClExecutable final : public runtime::Executable {
   const int ordinal_;
 };
 
-class OpenClBackend final : public runtime::Backend, public runtime::SourceBackend {
+class OpenClBackend final : public runtime::Backend,
+                            public runtime::SourceBackend,
+                            public runtime::OneDevice {
  public:
   std::string_view name() const override { return kName; }
   std::vector<runtime::DeviceInfo> devices() override {
@@ -155,14 +157,12 @@ class OpenClBackend final : public runtime::Backend, public runtime::SourceBacke
   std::shared_ptr<const runtime::Executable> compile(const ir::Graph& graph, int ordinal,
                                                      const runtime::CompileOptions& options) override {
     if (!graph.is_static()) refuse(ErrorKind::kShape, "a graph with symbols must be bound to numbers first");
-    if (eval::uses_collectives(graph))
-      refuse(ErrorKind::kUnsupported, "collectives need several devices that know each other");
+    runtime::refuse_mesh(kName, graph);
     return std::make_shared<OpenClExecutable>(make_module(device_of(ordinal), graph, options.optimize),
                                               ordinal);
   }
   std::string refusal(ir::Op op) const override {
-    if (ir::info(op).op_class == ir::OpClass::collective)
-      return "collectives need several devices that know each other";
+    if (ir::info(op).op_class == ir::OpClass::collective) return runtime::kNoCollectives;
     return {};
   }
 

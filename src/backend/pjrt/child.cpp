@@ -1,6 +1,5 @@
 #include "backend/pjrt/child.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -18,6 +17,7 @@
 #include <string_view>
 #include <thread>
 
+#include "backend/packages.h"
 #include "base/env.h"
 #include "systole/base/error.h"
 
@@ -232,11 +232,7 @@ fs::path find_helper(const fs::path& program, const fs::path& library, const std
 fs::path find_helper() {
   std::error_code code;
   const fs::path program = fs::read_symlink("/proc/self/exe", code);
-  fs::path library;
-  fs::path (*const self)() = find_helper;
-  if (Dl_info info{}; ::dladdr(reinterpret_cast<const void*>(self), &info) != 0 && info.dli_fname != nullptr)
-    library = fs::absolute(info.dli_fname, code);
-  return find_helper(program, library, env::text("PATH").value_or(""));
+  return find_helper(program, runtime::own_file(), env::text("PATH").value_or(""));
 }
 
 }  // namespace systole::pjrt

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "backend/one_device.h"
 #include "backend/pjrt/array.h"
 #include "backend/pjrt/client.h"
 #include "backend/pjrt/executable.h"
@@ -60,14 +61,6 @@ class Slot {
   std::string reason_;
 };
 
-// Whether a value of the graph itself is sharded; the plugin splits the rest by that.
-bool has_shardings(const Graph& graph) {
-  for (const ir::Node& node : graph.nodes())
-    for (const auto& sharding : node.shardings)
-      if (sharding) return true;
-  return false;
-}
-
 const ir::Sharding* sharding_of(const Graph& graph, ir::ValueId value) {
   const ir::Node& node = graph.node(value.node);
   if (node.shardings.empty()) return nullptr;
@@ -117,7 +110,8 @@ class PjrtBackend final : public Backend {
                                                      std::optional<Partitioner> only) {
     if (!graph.is_static())
       throw Error(ErrorKind::kShape, text_, "a graph with symbols must be bound to numbers first");
-    const bool collective = eval::uses_collectives(graph), sharded = !collective && has_shardings(graph);
+    const bool collective = eval::uses_collectives(graph),
+               sharded = !collective && runtime::has_shardings(graph);
     if ((collective || sharded) && !graph.mesh())
       throw Error(ErrorKind::kInvalidArgument, text_, "a graph with collectives or shardings needs a mesh");
     Program program;

@@ -11,6 +11,7 @@
 
 #include "cli/train/evaluation.h"
 #include "systole/base/error.h"
+#include "tensor/mesh.h"
 
 namespace systole::cli {
 
@@ -221,8 +222,10 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
   const std::string device = current_device().to_string();
   if (settings.devices == 1)
     trainer.device = device;
-  else
-    trainer.mesh = DeviceMesh(device, {{"data", settings.devices}});
+  else  // -1 becomes the number that there are
+    trainer.mesh = within("train.devices", [&] {
+      return recording::checked(DeviceMesh(device, {{"data", settings.devices}}));
+    });
   trainer.precision = settings.precision == "bf16"  ? training::Precision::bf16
                       : settings.precision == "f16" ? training::Precision::f16
                                                     : training::Precision::f32;

@@ -71,7 +71,7 @@ constexpr Key kKeys[] = {
     KEY(train, metrics,
         "accuracy, top5, f1_macro, auc, mae, r2, …; empty: accuracy for classes, mae for numbers"),
     KEY(train, device, "cpu, cuda:0, pjrt:cpu, … as `systole devices` lists them", kMayChange),
-    KEY(train, devices, "a batch is shared out among so many devices, from that one on; -1: all", kMayChange),
+    KEY(train, devices, "how many share out a batch, from that one on (tpu, pjrt, reference); -1: all", kMayChange),
     KEY(train, precision, "of products: f32, bf16 or f16"),
     KEY(train, math, "of f32 products on devices with both: f32 or tf32; auto: as SYSTOLE_MATH says"),
     KEY(train, clip_norm, "the longest gradient, of all parameters together; 0: any"),

@@ -102,16 +102,16 @@ fs::path open_folder(const Settings& settings, const TrainingPlace& place, const
   return folder;
 }
 
-void describe(const Settings& settings, const TrainingData& data, const BuiltModel& model,
+void describe(const TrainingData& data, const BuiltModel& model, const FitPlan& plan,
               const fs::path& folder) {
   say("data", described(data));
   say("model",
       fmt::format("{}, {} parameters{}", model.name, grouped(model.parameters),
                   model.frozen > 0 ? fmt::format(", {} of them frozen", grouped(model.frozen)) : ""));
   if (!model.weights.empty()) say("weights", model.weights);
-  say("device",
-      fmt::format("{}{}", current_device().to_string(),
-                  settings.train.devices == 1 ? "" : fmt::format(", {} devices", settings.train.devices)));
+  const std::int64_t devices = plan.trainer.mesh ? plan.trainer.mesh->size() : 1;
+  say("device", fmt::format("{}{}", current_device().to_string(),
+                            devices == 1 ? "" : fmt::format(", {} devices", devices)));
   say("output", folder.string());
   flush_output();
 }
@@ -119,7 +119,8 @@ void describe(const Settings& settings, const TrainingData& data, const BuiltMod
 // What `systole evaluate` and `systole predict` want to know.
 SaveOptions save_options(const Settings& settings, const TrainingData& data, const std::string& name) {
   SaveOptions options{.classes = data.classes, .name = name};
-  std::replace_if(options.name.begin(), options.name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+  std::replace_if(
+      options.name.begin(), options.name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
   for (std::int64_t i = 0; data.task == Task::classes && data.classes.empty() && i < data.outputs; ++i)
     options.classes.push_back(std::to_string(i));
   options.metadata.emplace(kConfigKey, to_toml(Value{to_table(settings)}));
@@ -152,7 +153,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   const Prepare prepare = make_prepare(settings.data, data, model.input.shape);
   const FitPlan plan = plan_fit(settings, data, model.module, outputs, prepare);
   const fs::path folder = open_folder(settings, place, fmt::format("{}-{}", data.kind, model.name));
-  describe(settings, data, model, folder);
+  describe(data, model, plan, folder);
 
   training::Trainer trainer(model.module, plan.optimizer, plan.trainer);
   training::FitOptions fit = plan.fit;

@@ -2,6 +2,7 @@
 // early, go wrong or are resumed.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <cmath>
@@ -337,6 +338,39 @@ TEST_F(TrainerTest, CheckpointsOfOtherSettingsAreRefused) {
           [&] { trainer.fit(source, {.batch = 10, .verbose = 0, .checkpoints = {.folder = folder.path()}}); })
           .find("other settings"),
       std::string::npos);
+}
+
+TEST_F(TrainerTest, ASecondTrainingInTheFolderIsRefusedAndTheFirstGoesOn) {
+  const Scratch folder;
+  Net expected = seeded_net();
+  FitOptions options{.epochs = 2, .batch = 8, .verbose = 0};
+  options.callbacks = {training::on_steps_end([](training::Run&) {})};
+  Trainer(expected, optim::Adam(expected)).fit(source, options);
+
+  options.checkpoints.folder = folder.path();
+  std::string message, fresh;
+  FitOptions first = options;
+  first.callbacks = {training::on_epoch_end([&](training::Run& run) {
+    if (run.epoch() != 1) return;
+    Net other;
+    Trainer second(other, optim::Adam(other));
+    message = error_of(ErrorKind::kIo, [&] { second.fit(source, options); });
+    FitOptions begins = options;
+    begins.checkpoints.resume = training::Resume::fresh;
+    fresh = error_of(ErrorKind::kIo, [&] { second.fit(source, begins); });
+    training::CheckpointFolder(folder.path()).save_best(run.step(), run.trainer().weights());
+  })};
+  Net net = seeded_net();
+  Trainer trainer(net, optim::Adam(net));
+  trainer.fit(source, first);
+  for (const std::string& text : {message, fresh})
+    EXPECT_NE(text.find("process " + std::to_string(::getpid()) + " on host "), std::string::npos) << text;
+  EXPECT_EQ(flat(parameters(net)), flat(parameters(expected)));
+  // The folder is free again.
+  Net again;
+  Trainer third(again, optim::Adam(again));
+  EXPECT_TRUE(third.fit(source, options).resumed);
+  EXPECT_EQ(flat(parameters(again)), flat(parameters(expected)));
 }
 
 TEST_F(TrainerTest, CtrlCEndsAfterTheLaunchWithACheckpoint) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "cli/train/evaluation.h"
 #include "cli/train/fit_options.h"
 #include "cli/train/model.h"
+#include "cli/train/run_folder.h"
 #include "cli/train/settings.h"
 #include "cli/train/value.h"
 #include "data/counter_hash.h"
@@ -361,18 +363,18 @@ Made profile_training(const Options& options, Settings settings) {
   return made;
 }
 
-bool is_run(const std::string& place) {
+bool has_config(const std::string& place) {
   std::error_code error;
   return fs::is_directory(place, error) && fs::exists(fs::path(place) / "config.toml", error);
 }
 
 bool is_training(const Options& options) {
-  return !options.model.empty() || is_run(options.what) || options.what.ends_with(".toml");
+  return !options.model.empty() || has_config(options.what) || options.what.ends_with(".toml");
 }
 
 Table settings_table(const Options& options) {
   Table given;
-  if (is_run(options.what))
+  if (has_config(options.what))
     given = read_toml((fs::path(options.what) / "config.toml").string());
   else if (!options.what.empty())
     given = read_toml(options.what);
@@ -435,6 +437,15 @@ void refuse_foreign_page(const fs::path& folder) {
                 "it was not written by systole profile and would be overwritten", "another --out");
 }
 
+// A run that the profile is written into has no training meanwhile.
+std::optional<FolderLock> lock_run_around(const fs::path& out) {
+  std::error_code error;
+  for (fs::path folder = fs::weakly_canonical(out, error); folder.has_relative_path();
+       folder = folder.parent_path())
+    if (is_run(folder)) return lock_run(folder);
+  return std::nullopt;
+}
+
 void warn_of_others(const bench::ForeignLoad& load) {
   constexpr double kMuch = 5;  // percent
   const std::optional<double> foreign = load.percent();
@@ -451,9 +462,10 @@ int run(const Options& options) {
     throw UsageError(options.what.empty() ? "nothing says what to profile: give a run, a file or --model"
                                           : "give either a run or file, or --model");
   refuse_unused(options);
-  const std::string out = !options.out.empty()   ? options.out
-                          : is_run(options.what) ? (fs::path(options.what) / "profile").string()
-                                                 : "profile";
+  const std::string out = !options.out.empty()       ? options.out
+                          : has_config(options.what) ? (fs::path(options.what) / "profile").string()
+                                                     : "profile";
+  const std::optional<FolderLock> lock = lock_run_around(out);
   const profiling::Folder folder(out);
   refuse_foreign_page(out);
   const bench::ForeignLoad load;

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <mutex>
 #include <set>
 #include <system_error>
 #include <thread>
 
 #include "backend/tuning.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
@@ -151,8 +153,13 @@ Checkpoint load_checkpoint(const fs::path& file) {
   return out;
 }
 
+struct CheckpointFolder::Lock {
+  std::mutex mutex;
+  std::optional<FolderLock> held;
+};
+
 CheckpointFolder::CheckpointFolder(fs::path folder, CheckpointOptions options)
-    : folder_(std::move(folder)), options_(options) {
+    : folder_(std::move(folder)), options_(options), lock_(std::make_shared<Lock>()) {
   if (options_.keep < 1 || options_.retries < 0)
     throw Error(ErrorKind::kInvalidArgument, "CheckpointFolder", "the options",
                 "keep of 1, retries of 0, or more",
@@ -163,6 +170,13 @@ CheckpointFolder::CheckpointFolder(fs::path folder, CheckpointOptions options)
     throw Error(ErrorKind::kIo, folder_.string(), "cannot make the folder: " + code.message());
   for (const std::string& name : names_in(folder_))
     if (is_left_over(name)) fs::remove(folder_ / name, code);  // one that stays costs room, nothing else
+}
+
+void CheckpointFolder::lock() const {
+  const std::lock_guard guard(lock_->mutex);
+  if (lock_->held && lock_->held->is_held()) return;
+  lock_->held.reset();  // of the process that this one was forked from
+  lock_->held.emplace(folder_, FolderLock::Kind::writer, "another folder");
 }
 
 fs::path CheckpointFolder::file(std::int64_t step) const {
@@ -178,6 +192,7 @@ std::vector<CheckpointFolder::Entry> CheckpointFolder::list() const {
 }
 
 void CheckpointFolder::write_to(const fs::path& file, const Checkpoint& checkpoint) const {
+  lock();
   std::chrono::milliseconds wait = options_.wait;
   for (int attempt = 0;; ++attempt) try {
       return save_checkpoint(file, checkpoint);
@@ -257,6 +272,7 @@ std::optional<Checkpoint> CheckpointFolder::load_best() const {
 }
 
 void CheckpointFolder::clear() {
+  lock();
   for (const Entry& entry : list()) remove_file(entry.file);
   remove_file(best_file());
 }

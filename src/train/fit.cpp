@@ -12,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "systole/base/error.h"
 #include "systole/train/checkpoint.h"
@@ -353,6 +354,7 @@ struct Fit final : Run {
     const FitCheckpoints& c = options_.checkpoints;
     if (c.folder.empty()) return;
     folder_.emplace(c.folder, CheckpointOptions{.keep = static_cast<int>(c.keep)});
+    lock_.emplace(c.folder, FolderLock::Kind::run, "another folder");
     if (c.resume == Resume::fresh) {
       for (const CheckpointFolder::Entry& entry : folder_->list()) std::filesystem::remove(entry.file);
       return;
@@ -427,6 +429,7 @@ struct Fit final : Run {
   std::optional<Feed> feed_;
   std::optional<Trainer::Impl::Evaluation> validation_;
   std::optional<CheckpointFolder> folder_;
+  std::optional<FolderLock> lock_;  // of that folder
   FitResult result_;
   std::vector<Callback::State> callback_states_;  // of the checkpoint
   History history_;

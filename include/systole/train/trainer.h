@@ -116,7 +116,9 @@ enum class Resume {
   fresh,     // removes them and begins
 };
 
-// Files to resume from. Those of a training of other data, another model or other settings are refused.
+// Files to resume from. Those of a training of other data, another model or other settings are refused. The
+// folder is locked while fit runs: a second training in it, of this process or another, gets kIo, which names
+// the first.
 struct FitCheckpoints {
   std::filesystem::path folder = {};  // empty: none are kept
   std::int64_t every_epochs = 1;      // 0: not at ends of epochs

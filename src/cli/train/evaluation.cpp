@@ -9,6 +9,8 @@
 #include <optional>
 #include <set>
 
+#include "base/folder_lock.h"
+#include "cli/train/run_folder.h"
 #include "systole/base/error.h"
 #include "systole/tensor/shaping.h"
 #include "train/steps.h"
@@ -190,15 +192,24 @@ std::int32_t rate_of(const SavedModel& model) {
   return text == model.metadata().end() ? 0 : std::atoi(text->second.c_str());
 }
 
+namespace {
+
+// Why a folder holds no model, and what to do.
+std::string without_model(const std::filesystem::path& folder) {
+  if (!is_run(folder)) return "the folder holds no model.safetensors";
+  const std::string holder = holder_of(folder);
+  return holder.empty()
+             ? fmt::format("the run has no model yet: it did not end; to go on: {}", command_to_go_on(folder))
+             : fmt::format("the run has no model yet: {} writes to it", holder);
+}
+
+}  // namespace
+
 SavedModel load_model(const std::string& place, const std::string& device) {
   std::filesystem::path file = place;
   if (std::filesystem::is_directory(file)) {
     file /= "model.safetensors";
-    if (!std::filesystem::exists(file))
-      throw Error(ErrorKind::kNotFound, place,
-                  std::filesystem::exists(std::filesystem::path(place) / "config.toml")
-                      ? "the run has no model yet: it did not end"
-                      : "the folder holds no model.safetensors");
+    if (!std::filesystem::exists(file)) throw Error(ErrorKind::kNotFound, place, without_model(place));
   }
   return load(file, {.device = device == "auto" ? "" : device});
 }

@@ -367,6 +367,44 @@ TEST_F(TrainCli, CtrlCKeepsACheckpointAndSaysHowToGoOn) {
   expect_failure(run("evaluate run"), "systole train run/config.toml --out run");
 }
 
+TEST_F(TrainCli, SigtermKeepsACheckpointToGoOnFromAndTheCodeSaysIt) {
+  LongTraining training(folder_);
+  training.wait_for("run/history.csv");
+  const auto begin = std::chrono::steady_clock::now();
+  const int status = training.end(SIGTERM);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 143);
+  const std::string said = training.said();
+  EXPECT_NE(said.find("systole train run/config.toml --out run"), std::string::npos) << said;
+  const auto kept = training::CheckpointFolder(folder_ / "run/checkpoints").list();
+  ASSERT_FALSE(kept.empty());
+  EXPECT_NE(said.find("stopped after " + std::to_string(kept.back().step) + " steps"), std::string::npos);
+}
+
+// A run that had ended was asked for more epochs and killed in them: its model is not the one that was asked
+// for.
+TEST_F(TrainCli, EvaluatingAKilledRunNamesTheCommandThatGoesOn) {
+  const std::string again =
+      "train --model mlp --data 'digits?train=600&test=50' --set train.plots=false --out run";
+  ASSERT_EQ(run(again + " --set train.epochs=1").code, 0);
+  EXPECT_EQ(run("evaluate run").err, "");
+  {
+    LongTraining training(folder_);
+    const std::string before = text_of(folder_ / "run/history.csv");
+    for (int i = 0; i < 1200 && text_of(folder_ / "run/history.csv").size() <= before.size(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    training.end(SIGKILL);
+  }
+  NEEDS_TOML();
+  const Outcome older = run("evaluate run");
+  EXPECT_EQ(older.code, 0) << older.err;
+  EXPECT_NE(older.err.find("systole train run/config.toml --out run"), std::string::npos) << older.err;
+  fs::remove(folder_ / "run/model.safetensors");
+  expect_failure(run("evaluate run"), "to go on: systole train run/config.toml --out run");
+  expect_failure(run("predict run nothing.npy"), "to go on: systole train run/config.toml --out run");
+}
+
 TEST_F(TrainCli, NumbersAreLearnedFromATableWithItsMeansKeptInTheModel) {
   // y = 3·a - 2·b + 100, with features of very different sizes and a word that says which sign b has.
   std::string table = "a,sign,b,y\n";

@@ -64,8 +64,6 @@ constexpr std::int64_t kReady = 6;
 
 constexpr std::int64_t kMostSteps = 1'000'000;
 
-constexpr int kInterrupted = 130;  // as a shell tells of a command that Ctrl-C ended
-
 // Work that is done over and over: `run(n)` makes n calls of `steps` steps each.
 struct Work {
   std::string title;
@@ -73,10 +71,10 @@ struct Work {
   std::int64_t steps = 1;
 };
 
-// What was recorded, which Ctrl-C may have cut short.
+// What was recorded, which a signal may have cut short.
 struct Made {
   Profile profile;
-  bool interrupted = false;
+  int signal = 0;
 };
 
 // A line on stderr for a person who waits.
@@ -109,6 +107,7 @@ class Pieces {
   explicit Pieces(const Work& work) : work_(work) {}
 
   bool interrupted() const { return interrupt_.requested(); }
+  int signal() const { return interrupt_.signal(); }
 
   // Until programs are compiled; from then on a piece has the length of a short wait.
   void begin(std::int64_t calls) {
@@ -161,7 +160,7 @@ Made profile_of(const Work& work, const Options& options) {
   };
   Profile made = profiling::compared(calls * work.steps, record, plain);
   if (!options.no_roof && made.steps > 0) profiling::measure_roofs(made);
-  return {std::move(made), pieces.interrupted()};
+  return {std::move(made), pieces.signal()};
 }
 
 // Numbers that any dtype has: indices of small tables, floats between -1 and 1.
@@ -292,9 +291,10 @@ std::int64_t launch_for(std::int64_t steps, const training::EpochShape& epoch) {
   return best;
 }
 
-// A launch of more steps than are wanted is made one of those. False: Ctrl-C came before it was known.
-bool shorten_launches(training::Trainer& trainer, const data::Source& train, training::FitOptions& fit,
-                      std::int64_t steps) {
+// A launch of more steps than are wanted is made one of those. The signal that came before it was known, or
+// 0.
+int shorten_launches(training::Trainer& trainer, const data::Source& train, training::FitOptions& fit,
+                     std::int64_t steps) {
   std::int64_t size = 0;
   training::FitOptions first = fit;
   first.callbacks = {training::on_steps_end([&](training::Run& run) {
@@ -308,7 +308,7 @@ bool shorten_launches(training::Trainer& trainer, const data::Source& train, tra
                            .batch = fit.batch,
                            .steps = fit.steps_per_epoch,
                            .drop_last = fit.drop_last});
-  return !result.interrupted;
+  return result.signal;
 }
 
 Made profile_training(const Options& options, Settings settings) {
@@ -332,7 +332,7 @@ Made profile_training(const Options& options, Settings settings) {
   fit.validation = {};
   fit.validation_split = 0;
   fit.verbose = 0;
-  const bool was_cut = fit.steps_per_call == 0 && !shorten_launches(trainer, data.train, fit, options.steps);
+  const int cut_by = fit.steps_per_call == 0 ? shorten_launches(trainer, data.train, fit, options.steps) : 0;
   Made made;
   bool is_made = false;
   Progress progress;
@@ -354,10 +354,10 @@ Made profile_training(const Options& options, Settings settings) {
                                             .profile = {.title = fmt::format("{} on {}, batch {}", model.name,
                                                                              data.kind, settings.train.batch),
                                                         .roof = !options.no_roof}})};
-  if (was_cut) return {{}, true};
+  if (cut_by != 0) return {{}, cut_by};
   const training::FitResult result = trainer.fit(data.train, fit);
-  made.interrupted = result.interrupted;
-  if (!is_made && !made.interrupted)
+  made.signal = result.signal;
+  if (!is_made && made.signal == 0)
     throw Error(ErrorKind::kUnsupported, "profile", "the training ended before it was recorded",
                 "more samples", result.stopped);
   return made;
@@ -470,9 +470,9 @@ int run(const Options& options) {
   refuse_foreign_page(out);
   const bench::ForeignLoad load;
   const Made made = make_profile(options);
-  if (made.profile.steps == 0 && made.interrupted) {
+  if (made.profile.steps == 0 && made.signal != 0) {
     fmt::print(stderr, "interrupted before a step was recorded\n");
-    return kInterrupted;
+    return kInterrupted + made.signal;
   }
   // The table first: the disk may be full.
   put(options.json ? made.profile.json() + "\n" : made.profile.table(static_cast<std::size_t>(options.rows)));
@@ -486,10 +486,10 @@ int run(const Options& options) {
     put(fmt::format("trace.json has the first {} of {} events\n", Profile::kMostTraced, all.events.size()));
   const std::string& device = made.profile.device;
   if (!device.starts_with("cuda") && !device.starts_with("tpu")) warn_of_others(load);
-  if (!made.interrupted) return 0;
+  if (made.signal == 0) return 0;
   flush_output();
   fmt::print(stderr, "interrupted after {} steps\n", made.profile.steps);
-  return kInterrupted;
+  return kInterrupted + made.signal;
 }
 
 }  // namespace

@@ -60,7 +60,9 @@ struct Trainer::Impl {
     std::vector<Launch> plan;
   };
   Evaluation evaluation(const data::Source& data, const EvaluateOptions& options) const;
-  Logs evaluate(Evaluation& data);
+  using Stop = std::function<bool()>;
+  // Nothing when `stop`, which is asked between launches, says so.
+  std::optional<Logs> evaluate(Evaluation& data, const Stop& stop = {});
   // What a mesh splits must divide evenly. Of a last batch that does not, the rows left over are a batch
   // each, of copies of the row, whose mean is the row's own.
   struct EvenPart {
@@ -69,9 +71,11 @@ struct Trainer::Impl {
   };
   bool divides(std::int64_t rows) const;
   std::vector<EvenPart> even_parts(const Fields& fields) const;
-  void each_output(Evaluation& data,
-                   const std::function<void(const Tensor& output, const Fields& fields)>& use);
-  void add_collected(Logs& logs, Evaluation& data);
+  // False when `stop` ended it.
+  bool each_output(Evaluation& data,
+                   const std::function<void(const Tensor& output, const Fields& fields)>& use,
+                   const Stop& stop = {});
+  bool add_collected(Logs& logs, Evaluation& data, const Stop& stop);
   static Tensor joined_rows(const std::vector<Literal>& parts);
 
   ModelView model;

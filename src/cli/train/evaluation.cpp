@@ -10,7 +10,9 @@
 #include <set>
 
 #include "base/folder_lock.h"
+#include "base/log.h"
 #include "cli/train/run_folder.h"
+#include "cli/train/value.h"
 #include "systole/base/error.h"
 #include "systole/tensor/shaping.h"
 #include "train/steps.h"
@@ -203,15 +205,33 @@ std::string without_model(const std::filesystem::path& folder) {
              : fmt::format("the run has no model yet: {} writes to it", holder);
 }
 
+// A run that ended, was asked for more epochs and did not end again has the model of before.
+void warn_of_older_model(const std::filesystem::path& folder, const SavedModel& model) try {
+  if (!reads_toml() || !is_run(folder) || !model.metadata().contains(kConfigKey)) return;
+  const std::int64_t asked = settings_of(read_toml((folder / "config.toml").string())).train.epochs,
+                     has = settings_of(model).train.epochs;
+  if (asked == has) return;
+  const std::string holder = holder_of(folder);
+  log(LogLevel::warn,
+      fmt::format("{}: its model is that of {} epochs, and the run was asked for {} since: {}",
+                  folder.string(), has, asked,
+                  holder.empty() ? fmt::format("it did not end; to go on: {}", command_to_go_on(folder))
+                                 : fmt::format("{} writes to it", holder)));
+} catch (const Error&) {  // somebody changed config.toml; the model is as good as before
+}
+
 }  // namespace
 
 SavedModel load_model(const std::string& place, const std::string& device) {
+  const bool is_folder = std::filesystem::is_directory(place);
   std::filesystem::path file = place;
-  if (std::filesystem::is_directory(file)) {
+  if (is_folder) {
     file /= "model.safetensors";
     if (!std::filesystem::exists(file)) throw Error(ErrorKind::kNotFound, place, without_model(place));
   }
-  return load(file, {.device = device == "auto" ? "" : device});
+  SavedModel model = load(file, {.device = device == "auto" ? "" : device});
+  if (is_folder) warn_of_older_model(place, model);
+  return model;
 }
 
 }  // namespace systole::cli

@@ -13,6 +13,10 @@
 
 namespace systole::cli {
 
+// The exit code of work that a signal interrupted, and its number: 130 after Ctrl-C, 143 after SIGTERM, as
+// shells have it of a command that a signal ended.
+inline constexpr int kInterrupted = 128;
+
 struct TrainingPlace {
   std::string out;     // empty: runs/DATA-MODEL-NUMBER
   bool fresh = false;  // forget what is there

@@ -28,8 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kInterrupted = 130;  // as a shell tells of a command that Ctrl-C ended
-
 std::string grouped(std::int64_t number) {  // 101,770
   std::string digits = std::to_string(number);
   for (std::size_t i = digits.size(); i > 3;) digits.insert(i -= 3, ",");
@@ -110,7 +108,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   if (result.interrupted) {
     put(fmt::format("interrupted; to go on:\n  {}\n", command_to_go_on(folder)));
     flush_output();
-    return kInterrupted;
+    return kInterrupted + result.signal;
   }
 
   const fs::path file = folder / "model.safetensors";

@@ -15,7 +15,8 @@
 
 namespace systole::cli {
 
-// Prints what is trained, the progress and the result. 0, or 130 when it was interrupted and can be resumed.
+// Prints what is trained, the progress and the result. 0, or 130 (Ctrl-C) or 143 (SIGTERM) when it was
+// interrupted and can be resumed.
 int train(const Settings& settings, const TrainingPlace& place);
 
 }  // namespace systole::cli

@@ -8,11 +8,13 @@
 #include <cerrno>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 
 #include "backend/tuning.h"
 #include "base/file.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "error_check.h"
 #include "scratch_folder.h"
@@ -70,7 +72,8 @@ void expect_whole(const std::optional<Checkpoint>& loaded, std::int64_t step) {
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().filename() != FolderLock::kFile) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -342,6 +345,51 @@ TEST_F(CheckpointTest, ADamagedNewerFileDoesNotPushTheGoodOnesOut) {
   expect_whole(folder.load(), 10);
   folder.write(checkpoint_of(20));
   expect_whole(folder.load(), 20);
+}
+
+TEST_F(CheckpointTest, AnotherProcessMayReadButNotWriteWhatOneWrites) {
+  std::optional<CheckpointFolder> folder(std::in_place, folder_);
+  folder->write(checkpoint_of(1));
+  const auto in_child = [&](const auto& work) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      bool refused = false;
+      try {
+        work();
+      } catch (const Error& error) {
+        refused = error.kind() == ErrorKind::kIo &&
+                  std::string(error.what()).find(std::to_string(::getppid())) != std::string::npos;
+      }
+      ::_exit(refused ? 1 : 0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  const auto writes = [&] { CheckpointFolder(folder_).write(checkpoint_of(2)); };
+  EXPECT_EQ(in_child([&] { CheckpointFolder(folder_).load(); }), 0);
+  EXPECT_EQ(in_child(writes), 1);
+  EXPECT_EQ(in_child([&] { CheckpointFolder(folder_).write_best(checkpoint_of(2)); }), 1);
+  EXPECT_EQ(in_child([&] { CheckpointFolder(folder_).clear(); }), 1);
+  EXPECT_EQ(in_child([&] { folder->write(checkpoint_of(2)); }), 1);
+  CheckpointFolder(folder_).write_best(checkpoint_of(3));  // of the same process
+  const CheckpointFolder copy = *folder;
+  folder.reset();
+  EXPECT_EQ(in_child(writes), 1);  // the copy holds it
+  EXPECT_EQ(copy.list().size(), 1u);
+}
+
+TEST_F(CheckpointTest, AFolderIsFreeForTheNextProcessWhenItsWriterIsGone) {
+  CheckpointFolder(folder_).write(checkpoint_of(1));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    CheckpointFolder(folder_).write(checkpoint_of(2));
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  expect_whole(CheckpointFolder(folder_).load(), 2);
 }
 
 TEST_F(CheckpointTest, OtherFilesAreNoCheckpoints) {

@@ -337,7 +337,7 @@ TEST_F(Runtime, AFailedCompilationIsTriedAgain) {
   compile(affine(5), "fake");
   EXPECT_EQ(counts.compiled, before + 2);
 
-  // Threads that wait for one that fails try for themselves: one error, then one success for all.
+  // Threads that wait for one that fails get its error; who asks after it tries again.
   counts.failures_left = 1;
   std::atomic<int> errors{0};
   std::vector<std::thread> threads;
@@ -350,7 +350,8 @@ TEST_F(Runtime, AFailedCompilationIsTriedAgain) {
       }
     });
   for (std::thread& t : threads) t.join();
-  EXPECT_EQ(errors, 1);
+  EXPECT_GE(errors, 1);
+  compile(affine(6), "fake");
   EXPECT_EQ(counts.compiled, before + 4);
 }
 

@@ -20,11 +20,13 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "command_check.h"
 #include "systole/data.h"
 #include "systole/io.h"
+#include "systole/train/checkpoint.h"
 #include "systole/train/history.h"
 #include "systole/train/saved_model.h"
 
@@ -327,29 +329,136 @@ TEST_F(TrainCli, AFileOfTheUsersIsNeverOverwritten) {
   EXPECT_EQ(text_of(folder_ / "config.toml"), own);
 }
 
-TEST_F(TrainCli, CtrlCKeepsACheckpointAndSaysHowToGoOn) {
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    if (chdir(folder_.c_str()) != 0) _exit(99);
-    const int out = open("stdout", O_CREAT | O_WRONLY | O_TRUNC, 0600);
-    dup2(out, STDOUT_FILENO);
-    execl(SYSTOLE_COMMAND, SYSTOLE_COMMAND, "train", "--model", "mlp", "--data", "digits?train=600&test=50",
-          "--set", "train.epochs=100000", "--out", "run", nullptr);
-    _exit(98);
+// `systole train` in a process of its own, in the folder "run" and without an end; its output is in "said".
+class LongTraining {
+ public:
+  explicit LongTraining(const fs::path& folder, std::vector<std::string> more = {}) : folder_(folder) {
+    std::vector<std::string> words{
+        SYSTOLE_COMMAND,       "train", "--model", "mlp", "--data", "digits?train=600&test=50", "--set",
+        "train.epochs=100000", "--out", "run"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    process_ = fork();
+    if (process_ == 0) {
+      if (chdir(folder_.c_str()) != 0) _exit(99);
+      const int out = open("said", O_CREAT | O_WRONLY | O_TRUNC, 0600);
+      dup2(out, STDOUT_FILENO);
+      execv(SYSTOLE_COMMAND, arguments.data());
+      _exit(98);
+    }
   }
-  for (int i = 0; i < 1200 && !fs::exists(folder_ / "run/history.csv"); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  kill(child, SIGINT);
-  int status = 0;
-  waitpid(child, &status, 0);
+  ~LongTraining() {
+    if (process_ > 0) end(SIGKILL);
+  }
+  LongTraining(const LongTraining&) = delete;
+  LongTraining& operator=(const LongTraining&) = delete;
+
+  pid_t process() const { return process_; }
+  void wait_for(const char* file) const {
+    for (int i = 0; i < 1200 && !fs::exists(folder_ / file); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_TRUE(fs::exists(folder_ / file)) << said();
+  }
+  // The status with which the signal ends it.
+  int end(int signal) {
+    kill(process_, signal);
+    int status = 0;
+    waitpid(std::exchange(process_, -1), &status, 0);
+    return status;
+  }
+  std::string said() const { return text_of(folder_ / "said"); }
+
+ private:
+  const fs::path folder_;
+  pid_t process_ = -1;
+};
+
+TEST_F(TrainCli, ASecondTrainingInTheSameFolderIsRefusedUntilTheFirstIsGone) {
+  const std::string again = "train --model mlp --data 'digits?train=600&test=50' --out run ";
+  LongTraining first(folder_);
+  first.wait_for("run/history.csv");
+  const std::string holder = "process " + std::to_string(first.process()) + " on host ";
+  expect_failure(run(again + "--set train.epochs=100000"), holder);
+  expect_failure(run(again + "--set train.epochs=1"), holder);
+  expect_failure(run(again + "--set train.epochs=1 --fresh"), holder);
+  EXPECT_FALSE(training::CheckpointFolder(folder_ / "run/checkpoints").list().empty());
+  if (reads_toml()) {
+    expect_failure(run("profile run --steps 2 --no-roof"), holder);
+    EXPECT_FALSE(fs::exists(folder_ / "run/profile"));
+    expect_failure(run("profile run --steps 2 --no-roof --out run/other/place"), holder);
+    EXPECT_EQ(run("profile run --steps 2 --skip 0 --no-roof --out elsewhere").code, 0);
+  }
+  expect_failure(run("evaluate run"), holder);
+  // It is gone at once after kill -9, and the next one goes on.
+  EXPECT_TRUE(WIFSIGNALED(first.end(SIGKILL)));
+  const std::size_t done = training::History::read_csv(folder_ / "run/history.csv").epochs();
+  const Outcome resumed =
+      run(again + "--set train.plots=false --set train.epochs=" + std::to_string(done + 2));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("going on from step"), std::string::npos) << resumed.out;
+}
+
+TEST_F(TrainCli, ACommandsOwnFoldersAreEachOfOneTraining) {
+  const std::string line = "cd '" + folder_.string() + "' && for i in 1 2 3 4; do '" + SYSTOLE_COMMAND +
+                           "' train --model mlp --data 'digits?train=40&test=10' --set train.epochs=1 --set "
+                           "train.plots=false > out$i 2>&1 & done; wait";
+  EXPECT_EQ(std::system(line.c_str()), 0);
+  for (int i = 1; i <= 4; ++i)
+    EXPECT_TRUE(fs::exists(folder_ / ("runs/digits-mlp-" + std::to_string(i)) / "model.safetensors"))
+        << text_of(folder_ / ("out" + std::to_string(i)));
+}
+
+TEST_F(TrainCli, CtrlCKeepsACheckpointAndSaysHowToGoOn) {
+  LongTraining training(folder_);
+  training.wait_for("run/history.csv");
+  const int status = training.end(SIGINT);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 130);
-  const std::string said = text_of(folder_ / "stdout");
+  const std::string said = training.said();
   EXPECT_NE(said.find("systole train run/config.toml --out run"), std::string::npos) << said;
-  EXPECT_FALSE(fs::is_empty(folder_ / "run/checkpoints"));
+  EXPECT_FALSE(training::CheckpointFolder(folder_ / "run/checkpoints").list().empty());
   EXPECT_FALSE(fs::exists(folder_ / "run/model.safetensors"));
-  expect_failure(run("evaluate run"), "did not end");
+  expect_failure(run("evaluate run"), "systole train run/config.toml --out run");
+}
+
+TEST_F(TrainCli, SigtermKeepsACheckpointToGoOnFromAndTheCodeSaysIt) {
+  LongTraining training(folder_);
+  training.wait_for("run/history.csv");
+  const auto begin = std::chrono::steady_clock::now();
+  const int status = training.end(SIGTERM);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 143);
+  const std::string said = training.said();
+  EXPECT_NE(said.find("systole train run/config.toml --out run"), std::string::npos) << said;
+  const auto kept = training::CheckpointFolder(folder_ / "run/checkpoints").list();
+  ASSERT_FALSE(kept.empty());
+  EXPECT_NE(said.find("stopped after " + std::to_string(kept.back().step) + " steps"), std::string::npos);
+}
+
+// A run that had ended was asked for more epochs and killed in them: its model is not the one that was asked
+// for.
+TEST_F(TrainCli, EvaluatingAKilledRunNamesTheCommandThatGoesOn) {
+  const std::string again =
+      "train --model mlp --data 'digits?train=600&test=50' --set train.plots=false --out run";
+  ASSERT_EQ(run(again + " --set train.epochs=1").code, 0);
+  EXPECT_EQ(run("evaluate run").err, "");
+  {
+    LongTraining training(folder_);
+    const std::string before = text_of(folder_ / "run/history.csv");
+    for (int i = 0; i < 1200 && text_of(folder_ / "run/history.csv").size() <= before.size(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    training.end(SIGKILL);
+  }
+  NEEDS_TOML();
+  const Outcome older = run("evaluate run");
+  EXPECT_EQ(older.code, 0) << older.err;
+  EXPECT_NE(older.err.find("systole train run/config.toml --out run"), std::string::npos) << older.err;
+  fs::remove(folder_ / "run/model.safetensors");
+  expect_failure(run("evaluate run"), "to go on: systole train run/config.toml --out run");
+  expect_failure(run("predict run nothing.npy"), "to go on: systole train run/config.toml --out run");
 }
 
 TEST_F(TrainCli, NumbersAreLearnedFromATableWithItsMeansKeptInTheModel) {

@@ -2,19 +2,29 @@
 // early, go wrong or are resumed.
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "error_check.h"
 #include "systole/systole.h"
+#include "train/interrupt.h"
+#include "train/late_notice.h"
 #include "trainer_fixture.h"
 
 namespace systole {
@@ -339,6 +349,39 @@ TEST_F(TrainerTest, CheckpointsOfOtherSettingsAreRefused) {
       std::string::npos);
 }
 
+TEST_F(TrainerTest, ASecondTrainingInTheFolderIsRefusedAndTheFirstGoesOn) {
+  const Scratch folder;
+  Net expected = seeded_net();
+  FitOptions options{.epochs = 2, .batch = 8, .verbose = 0};
+  options.callbacks = {training::on_steps_end([](training::Run&) {})};
+  Trainer(expected, optim::Adam(expected)).fit(source, options);
+
+  options.checkpoints.folder = folder.path();
+  std::string message, fresh;
+  FitOptions first = options;
+  first.callbacks = {training::on_epoch_end([&](training::Run& run) {
+    if (run.epoch() != 1) return;
+    Net other;
+    Trainer second(other, optim::Adam(other));
+    message = error_of(ErrorKind::kIo, [&] { second.fit(source, options); });
+    FitOptions begins = options;
+    begins.checkpoints.resume = training::Resume::fresh;
+    fresh = error_of(ErrorKind::kIo, [&] { second.fit(source, begins); });
+    training::CheckpointFolder(folder.path()).save_best(run.step(), run.trainer().weights());
+  })};
+  Net net = seeded_net();
+  Trainer trainer(net, optim::Adam(net));
+  trainer.fit(source, first);
+  for (const std::string& text : {message, fresh})
+    EXPECT_NE(text.find("process " + std::to_string(::getpid()) + " on host "), std::string::npos) << text;
+  EXPECT_EQ(flat(parameters(net)), flat(parameters(expected)));
+  // The folder is free again.
+  Net again;
+  Trainer third(again, optim::Adam(again));
+  EXPECT_TRUE(third.fit(source, options).resumed);
+  EXPECT_EQ(flat(parameters(again)), flat(parameters(expected)));
+}
+
 TEST_F(TrainerTest, CtrlCEndsAfterTheLaunchWithACheckpoint) {
   const Scratch folder;
   FitOptions options{.epochs = 3, .batch = 8, .verbose = 0, .checkpoints = {.folder = folder.path()}};
@@ -363,6 +406,138 @@ TEST_F(TrainerTest, CtrlCEndsAfterTheLaunchWithACheckpoint) {
   EXPECT_TRUE(result.resumed);
   EXPECT_FALSE(result.interrupted);
   EXPECT_EQ(flat(parameters(again)), flat(parameters(expected)));
+}
+
+// One of the signals at the step, by a callback that nothing is issued ahead of.
+training::CallbackRef raise_at(std::int64_t step, int signal) {
+  return training::on_steps_end([=](training::Run& run) {
+    if (run.step() == step) std::raise(signal);
+  });
+}
+
+TEST_F(TrainerTest, SigtermInterruptsLikeCtrlCAndTheProgramGoesOn) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const Scratch folder;
+    FitOptions options{.epochs = 3, .batch = 8, .verbose = 0, .checkpoints = {.folder = folder.path()}};
+    options.steps_per_call = 2;
+    options.callbacks = {raise_at(4, signal)};
+    Net net = seeded_net();
+    Trainer trainer(net, optim::Adam(net));
+    const training::FitResult result = trainer.fit(source, options);
+    EXPECT_TRUE(result.interrupted);
+    EXPECT_EQ(result.signal, signal);
+    EXPECT_EQ(training::CheckpointFolder(folder.path()).list().back().step, 4);
+    options.callbacks = {training::on_steps_end([](training::Run&) {})};
+    EXPECT_EQ(trainer.fit(source, options).signal, 0);
+  }
+}
+
+// Data that says when a sample is read.
+struct Watched {
+  Points points;
+  std::function<void(std::int64_t)> read;
+  std::int64_t size() const { return points.y.shape()[0].value(); }
+  std::pair<Literal, Literal> operator[](std::int64_t i) const {
+    if (read) read(i);
+    const auto at = static_cast<std::size_t>(i);
+    return {Literal::of<float>({4}, points.x.values<float>().subspan(4 * at, 4)),
+            Literal::scalar(points.y.values<std::int32_t>()[at])};
+  }
+};
+
+// The checkpoint does not wait for the validation, which is made up for when the training goes on: wherever
+// the signal comes, the two parts are the whole.
+TEST_F(TrainerTest, ASignalAtTheEndOfAnEpochOrInItsValidationLosesNothing) {
+  struct Hooks {
+    std::function<void(std::int64_t)> read;
+    std::function<void()> measured;
+    std::int64_t step = -1;
+  };
+  const auto fit = [&](const Hooks& hooks, const std::filesystem::path& folder) {
+    Net net = seeded_net();
+    const metrics::Metric last{.name = "last", .of_all = [&](const auto& output, const auto&) {
+                                 if (hooks.measured) hooks.measured();
+                                 return static_cast<double>(output.shape()[0].value());
+                               }};
+    Trainer trainer(net, optim::Adam(net), {.metrics = {"accuracy", last}});
+    FitOptions options{.epochs = 3, .batch = 8, .validation = Watched{points(40), hooks.read}, .verbose = 0};
+    options.steps_per_call = 2;
+    options.checkpoints.folder = folder;
+    options.callbacks = {raise_at(hooks.step, SIGTERM)};
+    const training::FitResult result = trainer.fit(source, options);
+    return std::pair(result, flat(variables(net)));
+  };
+  const auto [whole, expected] = fit({}, {});
+  std::atomic<int> reads = 0, measures = 0;
+  const Hooks moments[] = {{.step = 7},   // the last of the first epoch
+                           {.step = 21},  // the last of all
+                           {.read =
+                                [&](std::int64_t i) {
+                                  if (i == 39 && ++reads == 2) std::raise(SIGTERM);
+                                }},
+                           {.measured = [&] {
+                             if (++measures == 2) std::raise(SIGTERM);
+                           }}};
+  for (const Hooks& hooks : moments) {
+    const Scratch folder;
+    const training::FitResult cut = fit(hooks, folder.path()).first;
+    EXPECT_TRUE(cut.interrupted);
+    EXPECT_EQ(cut.signal, SIGTERM);
+    const auto [rest, got] = fit({}, folder.path());
+    EXPECT_TRUE(rest.resumed);
+    EXPECT_EQ(got, expected);
+    for (const char* column : {"loss", "val_loss", "val_accuracy", "val_last"})
+      EXPECT_EQ(rest[column], whole[column]) << column;
+  }
+}
+
+// A step that takes longer than a container engine waits: it is said before the process is killed.
+TEST_F(TrainerTest, ACheckpointThatIsLateIsReportedWhileItIsAwaited) {
+  const training::InterruptScope interrupt(true);
+  std::promise<std::string> said;
+  set_log_sink([&](LogLevel, std::string_view line) { said.set_value(std::string(line)); }, LogLevel::warn);
+  {
+    const training::LateNotice unneeded(
+        interrupt, [](double) { return "never"; }, std::chrono::milliseconds(1));
+    const training::LateNotice notice(
+        interrupt, [](double seconds) { return "late by " + std::to_string(seconds >= 0.05); },
+        std::chrono::milliseconds(50));
+  }
+  {
+    const training::LateNotice notice(
+        interrupt, [](double seconds) { return "late by " + std::to_string(seconds >= 0.05); },
+        std::chrono::milliseconds(50));
+    std::raise(SIGTERM);
+    EXPECT_EQ(said.get_future().get(), "late by 1");
+  }
+  set_log_sink({});
+}
+
+// As Docker does that waits: the second one ends the process, whatever the training is doing.
+TEST_F(TrainerTest, ASecondSignalEndsTheProcessAtOnce) {
+  for (const auto& [first, second] : {std::pair{SIGTERM, SIGTERM}, {SIGTERM, SIGINT}, {SIGINT, SIGTERM}}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const training::InterruptScope interrupt(true);
+      std::raise(first);
+      if (!interrupt.requested() || interrupt.signal() != first) ::_exit(1);
+      std::raise(second);
+      ::_exit(2);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status)) << status;
+    EXPECT_EQ(WTERMSIG(status), second);
+  }
+  // What the program had set is there again.
+  static std::atomic<int> own = 0;
+  std::signal(SIGTERM, [](int) { ++own; });
+  {
+    const training::InterruptScope interrupt(true);
+  }
+  std::raise(SIGTERM);
+  EXPECT_EQ(own, 1);
+  std::signal(SIGTERM, SIG_DFL);
 }
 
 TEST_F(TrainerTest, ASavedModelPredictsTheSame) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "cli/train/evaluation.h"
 #include "cli/train/fit_options.h"
 #include "cli/train/model.h"
+#include "cli/train/run_folder.h"
 #include "cli/train/settings.h"
 #include "cli/train/value.h"
 #include "data/counter_hash.h"
@@ -62,8 +64,6 @@ constexpr std::int64_t kReady = 6;
 
 constexpr std::int64_t kMostSteps = 1'000'000;
 
-constexpr int kInterrupted = 130;  // as a shell tells of a command that Ctrl-C ended
-
 // Work that is done over and over: `run(n)` makes n calls of `steps` steps each.
 struct Work {
   std::string title;
@@ -71,10 +71,10 @@ struct Work {
   std::int64_t steps = 1;
 };
 
-// What was recorded, which Ctrl-C may have cut short.
+// What was recorded, which a signal may have cut short.
 struct Made {
   Profile profile;
-  bool interrupted = false;
+  int signal = 0;
 };
 
 // A line on stderr for a person who waits.
@@ -107,6 +107,7 @@ class Pieces {
   explicit Pieces(const Work& work) : work_(work) {}
 
   bool interrupted() const { return interrupt_.requested(); }
+  int signal() const { return interrupt_.signal(); }
 
   // Until programs are compiled; from then on a piece has the length of a short wait.
   void begin(std::int64_t calls) {
@@ -159,7 +160,7 @@ Made profile_of(const Work& work, const Options& options) {
   };
   Profile made = profiling::compared(calls * work.steps, record, plain);
   if (!options.no_roof && made.steps > 0) profiling::measure_roofs(made);
-  return {std::move(made), pieces.interrupted()};
+  return {std::move(made), pieces.signal()};
 }
 
 // Numbers that any dtype has: indices of small tables, floats between -1 and 1.
@@ -290,9 +291,10 @@ std::int64_t launch_for(std::int64_t steps, const training::EpochShape& epoch) {
   return best;
 }
 
-// A launch of more steps than are wanted is made one of those. False: Ctrl-C came before it was known.
-bool shorten_launches(training::Trainer& trainer, const data::Source& train, training::FitOptions& fit,
-                      std::int64_t steps) {
+// A launch of more steps than are wanted is made one of those. The signal that came before it was known, or
+// 0.
+int shorten_launches(training::Trainer& trainer, const data::Source& train, training::FitOptions& fit,
+                     std::int64_t steps) {
   std::int64_t size = 0;
   training::FitOptions first = fit;
   first.callbacks = {training::on_steps_end([&](training::Run& run) {
@@ -306,7 +308,7 @@ bool shorten_launches(training::Trainer& trainer, const data::Source& train, tra
                            .batch = fit.batch,
                            .steps = fit.steps_per_epoch,
                            .drop_last = fit.drop_last});
-  return !result.interrupted;
+  return result.signal;
 }
 
 Made profile_training(const Options& options, Settings settings) {
@@ -330,7 +332,7 @@ Made profile_training(const Options& options, Settings settings) {
   fit.validation = {};
   fit.validation_split = 0;
   fit.verbose = 0;
-  const bool was_cut = fit.steps_per_call == 0 && !shorten_launches(trainer, data.train, fit, options.steps);
+  const int cut_by = fit.steps_per_call == 0 ? shorten_launches(trainer, data.train, fit, options.steps) : 0;
   Made made;
   bool is_made = false;
   Progress progress;
@@ -352,27 +354,27 @@ Made profile_training(const Options& options, Settings settings) {
                                             .profile = {.title = fmt::format("{} on {}, batch {}", model.name,
                                                                              data.kind, settings.train.batch),
                                                         .roof = !options.no_roof}})};
-  if (was_cut) return {{}, true};
+  if (cut_by != 0) return {{}, cut_by};
   const training::FitResult result = trainer.fit(data.train, fit);
-  made.interrupted = result.interrupted;
-  if (!is_made && !made.interrupted)
+  made.signal = result.signal;
+  if (!is_made && made.signal == 0)
     throw Error(ErrorKind::kUnsupported, "profile", "the training ended before it was recorded",
                 "more samples", result.stopped);
   return made;
 }
 
-bool is_run(const std::string& place) {
+bool has_config(const std::string& place) {
   std::error_code error;
   return fs::is_directory(place, error) && fs::exists(fs::path(place) / "config.toml", error);
 }
 
 bool is_training(const Options& options) {
-  return !options.model.empty() || is_run(options.what) || options.what.ends_with(".toml");
+  return !options.model.empty() || has_config(options.what) || options.what.ends_with(".toml");
 }
 
 Table settings_table(const Options& options) {
   Table given;
-  if (is_run(options.what))
+  if (has_config(options.what))
     given = read_toml((fs::path(options.what) / "config.toml").string());
   else if (!options.what.empty())
     given = read_toml(options.what);
@@ -435,6 +437,15 @@ void refuse_foreign_page(const fs::path& folder) {
                 "it was not written by systole profile and would be overwritten", "another --out");
 }
 
+// A run that the profile is written into has no training meanwhile.
+std::optional<FolderLock> lock_run_around(const fs::path& out) {
+  std::error_code error;
+  for (fs::path folder = fs::weakly_canonical(out, error); folder.has_relative_path();
+       folder = folder.parent_path())
+    if (is_run(folder)) return lock_run(folder);
+  return std::nullopt;
+}
+
 void warn_of_others(const bench::ForeignLoad& load) {
   constexpr double kMuch = 5;  // percent
   const std::optional<double> foreign = load.percent();
@@ -451,16 +462,17 @@ int run(const Options& options) {
     throw UsageError(options.what.empty() ? "nothing says what to profile: give a run, a file or --model"
                                           : "give either a run or file, or --model");
   refuse_unused(options);
-  const std::string out = !options.out.empty()   ? options.out
-                          : is_run(options.what) ? (fs::path(options.what) / "profile").string()
-                                                 : "profile";
+  const std::string out = !options.out.empty()       ? options.out
+                          : has_config(options.what) ? (fs::path(options.what) / "profile").string()
+                                                     : "profile";
+  const std::optional<FolderLock> lock = lock_run_around(out);
   const profiling::Folder folder(out);
   refuse_foreign_page(out);
   const bench::ForeignLoad load;
   const Made made = make_profile(options);
-  if (made.profile.steps == 0 && made.interrupted) {
+  if (made.profile.steps == 0 && made.signal != 0) {
     fmt::print(stderr, "interrupted before a step was recorded\n");
-    return kInterrupted;
+    return kInterrupted + made.signal;
   }
   // The table first: the disk may be full.
   put(options.json ? made.profile.json() + "\n" : made.profile.table(static_cast<std::size_t>(options.rows)));
@@ -474,10 +486,10 @@ int run(const Options& options) {
     put(fmt::format("trace.json has the first {} of {} events\n", Profile::kMostTraced, all.events.size()));
   const std::string& device = made.profile.device;
   if (!device.starts_with("cuda") && !device.starts_with("tpu")) warn_of_others(load);
-  if (!made.interrupted) return 0;
+  if (made.signal == 0) return 0;
   flush_output();
   fmt::print(stderr, "interrupted after {} steps\n", made.profile.steps);
-  return kInterrupted;
+  return kInterrupted + made.signal;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "runtime/cache.h"
 
+#include <exception>
+#include <future>
 #include <string_view>
 
 #include "base/lasting.h"
@@ -13,9 +15,9 @@ struct ExecutableCache::Slot {
   DeviceName device;
   CompileOptions options;
   std::int64_t bytes = 0;
-  bool compiling = true;
-  ExecutableRef kept;                     // while recent
-  std::weak_ptr<const Executable> alive;  // while anyone holds it
+  std::shared_future<ExecutableRef> compiling;  // until it is there
+  ExecutableRef kept;                           // while recent
+  std::weak_ptr<const Executable> alive;        // while anyone holds it
   std::uint64_t used = 0;
 };
 
@@ -61,12 +63,13 @@ ExecutableRef ExecutableCache::find_or_compile(const ir::Graph& graph, const Dev
   };
   // Made before the lock is taken, so destroyed after it is released.
   std::vector<ExecutableRef> let_go;
+  std::promise<ExecutableRef> promise;
   std::unique_lock lock(mutex_);
-  for (auto found = find(); found != slots_.end(); found = find()) {
+  if (const auto found = find(); found != slots_.end()) {
     Slot& slot = *found->second;
-    if (slot.compiling) {
-      compiled_.wait(lock);
-      continue;  // the slot may be gone: look again
+    if (const std::shared_future<ExecutableRef> compiling = slot.compiling; compiling.valid()) {
+      lock.unlock();
+      return compiling.get();
     }
     if (ExecutableRef executable = slot.alive.lock()) {
       slot.used = ++clock_;
@@ -77,9 +80,9 @@ ExecutableRef ExecutableCache::find_or_compile(const ir::Graph& graph, const Dev
       return executable;
     }
     slots_.erase(found);
-    break;
   }
   Slot& slot = *slots_.emplace(key, std::make_unique<Slot>(Slot{graph, device, options}))->second;
+  slot.compiling = promise.get_future().share();
   lock.unlock();
 
   ExecutableRef executable;
@@ -89,18 +92,20 @@ ExecutableRef ExecutableCache::find_or_compile(const ir::Graph& graph, const Dev
   } catch (...) {
     lock.lock();
     slots_.erase(find());
-    compiled_.notify_all();
+    lock.unlock();
+    promise.set_exception(std::current_exception());
     throw;
   }
 
   const std::int64_t bytes = constant_bytes(graph);
   lock.lock();
   slot.bytes = bytes;
-  slot.compiling = false;
+  slot.compiling = {};
   slot.alive = slot.kept = executable;
   slot.used = ++clock_;
   let_go = trim();
-  compiled_.notify_all();
+  lock.unlock();
+  promise.set_value(executable);
   return executable;
 }
 
@@ -112,7 +117,7 @@ std::vector<ExecutableRef> ExecutableCache::trim() {
     auto oldest = slots_.end();
     for (auto it = slots_.begin(); it != slots_.end();) {
       const Slot& slot = *it->second;
-      if (!slot.compiling && slot.alive.expired()) {
+      if (!slot.compiling.valid() && slot.alive.expired()) {
         it = slots_.erase(it);
         continue;
       }

@@ -1,10 +1,10 @@
 #pragma once
 
-// Executables by graph structure, device and options. Equal graphs compile once, also when threads ask at the
-// same time; the recent ones are kept, and whatever a program still holds is found again. A failed
-// compilation is forgotten, so the next request tries anew.
+// Executables by graph structure, device and options. Equal graphs compile once: threads that ask while one
+// is compiled wait for it, and all get its error when it fails. A failed compilation is forgotten, so the
+// next request tries again. No lock is held while anything compiles. The recent executables are kept, and
+// whatever a program still holds is found again.
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,7 +37,6 @@ class ExecutableCache {
   const std::size_t max_entries_;
   const std::int64_t max_bytes_;
   std::mutex mutex_;
-  std::condition_variable compiled_;
   Slots slots_;
   std::uint64_t clock_ = 0;
 };

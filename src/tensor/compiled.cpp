@@ -1,11 +1,17 @@
 // Compiled functions. A specialisation is one trace: for argument types, structure and the types its
 // Variables had. Variables it assigns are donated; what else holds their old value gets a copy before the
 // launch.
+//
+// Calls of what is ready never wait for a trace or a compilation: the lock that they take is held only to
+// look up and to list. Calls that need the same new trace or program wait for one thread that makes it, and
+// all get its error when it fails.
 
 #include "systole/tensor/compiled.h"
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <future>
 #include <map>
 #include <set>
 
@@ -33,6 +39,10 @@ bool same(const std::vector<StandIn>& a, const std::vector<StandIn>& b) {
                     [](const StandIn& x, const StandIn& y) { return x.type == y.type && x.weak == y.weak; });
 }
 
+// What one thread makes and others may wait for.
+template <class T>
+using Coming = std::shared_future<std::shared_ptr<T>>;
+
 struct Specialization {
   std::vector<StandIn> arguments;
   std::vector<std::int64_t> structure;
@@ -40,7 +50,7 @@ struct Specialization {
   std::type_index types = typeid(void);
   std::vector<Type> variables;  // types at the time of the trace
   Traced traced;
-  std::map<std::vector<std::int64_t>, std::shared_ptr<Program>> programs;  // by form of call and device
+  std::map<std::vector<std::int64_t>, Coming<Program>> programs;  // by form of call and device
   // The last of a plain call, which is found without making a key.
   struct {
     std::shared_ptr<Program> program;
@@ -59,6 +69,11 @@ struct Specialization {
                         return a.type == record.type && a.weak == record.weak;
                       }) &&
            fits_otherwise(call);
+  }
+  // Whether it is of a call that looks like this one; switches and Variables are known after the trace.
+  bool is_of(const std::vector<StandIn>& given, const CompiledFunction::Call& call) const {
+    return same(arguments, given) && types == call.types && structure == call.arguments.structure &&
+           keys == call.arguments.keys;
   }
 
  private:
@@ -130,8 +145,15 @@ void settle(const Tensor& x, const runtime::BufferRef& from, const runtime::Buff
 
 struct CompiledFunction::State {
   FunctionOptions options;
-  std::recursive_mutex mutex;  // held while tracing, when the function may ask for traces()
+  std::mutex mutex;  // of the lists below; never held while anything is traced or compiled
   std::vector<std::shared_ptr<Specialization>> specializations;
+  std::uint64_t forgotten = 0;  // how often the list was emptied
+  struct Trace {
+    std::shared_ptr<Specialization> made;  // of which the call's side is known
+    Coming<Specialization> coming;
+  };
+  std::vector<Trace> under_way;
+  std::mutex tracing;  // held while the function runs, which need not be made for several threads
   std::atomic<std::int64_t> traces = 0;
 
   // Null when there is none yet; nothing is listed to find it.
@@ -144,30 +166,77 @@ struct CompiledFunction::State {
 
   std::shared_ptr<Specialization> find(const CompiledFunction::Call& call,
                                        const std::vector<StandIn>& arguments) {
-    std::lock_guard lock(mutex);
-    for (const auto& s : specializations)
-      if (s->fits(arguments, call)) return s;
-    auto made = std::make_shared<Specialization>();
+    for (;;) {
+      std::promise<std::shared_ptr<Specialization>> promise;
+      const auto mine = std::make_shared<Specialization>();
+      Coming<Specialization> coming;
+      std::uint64_t forgotten_before = 0;
+      {
+        std::lock_guard lock(mutex);
+        for (const auto& s : specializations)
+          if (s->fits(arguments, call)) return s;
+        for (const Trace& other : under_way)
+          if (other.made->is_of(arguments, call)) coming = other.coming;
+        if (!coming.valid()) {
+          mine->arguments = arguments;
+          mine->types = call.types;
+          mine->structure = call.arguments.structure;
+          mine->keys = call.arguments.keys;
+          under_way.push_back({mine, promise.get_future().share()});
+          forgotten_before = forgotten;
+        }
+      }
+      if (coming.valid()) {
+        // Of a switch or a Variable that changed meanwhile, the list may have another one, or need it.
+        if (const std::shared_ptr<Specialization> made = coming.get(); made->fits(arguments, call))
+          return made;
+        continue;
+      }
+      const auto end = [&] { std::erase_if(under_way, [&](const Trace& one) { return one.made == mine; }); };
+      try {
+        make_trace(*mine, call);
+      } catch (...) {
+        {
+          std::lock_guard lock(mutex);
+          end();
+        }
+        promise.set_exception(std::current_exception());
+        throw;
+      }
+      {
+        std::lock_guard lock(mutex);
+        end();
+        if (forgotten == forgotten_before) specializations.push_back(mine);
+      }
+      promise.set_value(mine);
+      return mine;
+    }
+  }
+
+  void make_trace(Specialization& made, const CompiledFunction::Call& call) {
+    std::lock_guard turn(tracing);
     const MeshScope scope(options.mesh ? &*options.mesh : nullptr);
     {
       const timeline::Span span("compile", "trace");
-      made->traced = trace(call.fn, arguments, call.arguments,
-                           {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
+      made.traced = trace(call.fn, made.arguments, call.arguments,
+                          {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
     }
-    made->types = call.types;
-    if (options.mesh) check_mesh(*made, arguments);
-    made->traced.graph = named(made->traced.graph, made->traced, arguments.size(), options, Form::once);
-    made->arguments = arguments;
-    made->structure = call.arguments.structure;
-    made->keys = call.arguments.keys;
-    for (const Frame::Binding& b : made->traced.bound) made->variables.push_back(b.cell->type);
-    for (Tensor& x : made->traced.results.tensors) x = Tensor();
-    run_pending(made->traced.captures, "compile");
-    for (auto* list : {&made->traced.bound, &made->traced.assigned})
+    if (options.mesh) check_mesh(made, made.arguments);
+    made.traced.graph = named(made.traced.graph, made.traced, made.arguments.size(), options, Form::once);
+    for (const Frame::Binding& b : made.traced.bound) made.variables.push_back(b.cell->type);
+    for (Tensor& x : made.traced.results.tensors) x = Tensor();
+    run_pending(made.traced.captures, "compile");
+    for (auto* list : {&made.traced.bound, &made.traced.assigned})
       for (Frame::Binding& b : *list) b.placeholder = b.current = Tensor();
-    specializations.push_back(made);
     ++traces;
-    return made;
+  }
+
+  void forget() {
+    std::vector<std::shared_ptr<Specialization>> old;  // destroyed after the lock is released
+    std::lock_guard lock(mutex);
+    old.swap(specializations);
+    under_way.clear();  // of captured values that are old now: calls from here on do not wait for them
+    ++forgotten;
   }
 
   void check_mesh(const Specialization& s, const std::vector<StandIn>& arguments) const {
@@ -184,19 +253,34 @@ struct CompiledFunction::State {
                                    const std::function<ir::Graph()>& make) {
     const bool deterministic = options.deterministic ? *options.deterministic : runtime::is_deterministic();
     const bool is_plain = form.empty();
-    std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
     if (is_plain && s.last.program && s.last.place == place && s.last.deterministic == deterministic)
       return s.last.program;
     form.push_back(place);
     form.push_back(deterministic);
-    std::shared_ptr<Program>& known = s.programs[form];
-    if (!known)
-      known = std::make_shared<Program>(
-          make(), place,
-          runtime::CompileOptions{.math = options.math ? *options.math : runtime::default_math(),
-                                  .deterministic = deterministic});
-    if (is_plain) s.last = {known, place, deterministic};
-    return known;
+    std::promise<std::shared_ptr<Program>> promise;
+    const auto [at, is_new] = s.programs.try_emplace(form);
+    if (is_new) at->second = promise.get_future().share();
+    const Coming<Program> coming = at->second;
+    lock.unlock();
+    if (is_new) try {
+        promise.set_value(std::make_shared<Program>(
+            make(), place,
+            runtime::CompileOptions{.math = options.math ? *options.math : runtime::default_math(),
+                                    .deterministic = deterministic}));
+      } catch (...) {
+        lock.lock();
+        s.programs.erase(form);
+        lock.unlock();
+        promise.set_exception(std::current_exception());
+        throw;
+      }
+    std::shared_ptr<Program> made = coming.get();
+    if (is_plain) {
+      lock.lock();
+      s.last = {made, place, deterministic};
+    }
+    return made;
   }
 
   // Where the values lie that say where a call runs: look(device id, words), which are made when called.
@@ -360,10 +444,7 @@ ir::Graph CompiledFunction::graph(const Call& call) const {
   return state_->find(call, stand_ins(call.arguments))->traced.graph;
 }
 
-void CompiledFunction::forget() const {
-  std::lock_guard lock(state_->mutex);
-  state_->specializations.clear();
-}
+void CompiledFunction::forget() const { state_->forget(); }
 
 Flat CompiledFunction::many(const Call& call) const {
   const std::vector<Tensor>& arguments = call.arguments.tensors;

@@ -95,40 +95,68 @@ void append(Words& words, const ir::Attrs& attrs) {
 void append(Words& words, const Type& type) { Writer{words}(type); }
 void append(Words& words, const Literal& literal) { Writer{words}(literal); }
 
-ir::Graph build_graph(std::span<Record* const> order, std::span<const Type> inputs,
-                      std::span<const std::int32_t> input, std::span<const std::int32_t> same,
+std::vector<CutNode> cut_nodes(std::span<Record* const> order, std::span<const std::int32_t> input,
+                               std::span<const std::int32_t> same) {
+  std::vector<CutNode> nodes(order.size());
+  const auto position = [&](const Record* record) {
+    return same.empty() ? record->position : same[static_cast<std::size_t>(record->position)];
+  };
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Record& record = *order[i];
+    CutNode& node = nodes[i];
+    if (input[i] >= 0) {
+      node.kind = CutNode::Kind::input;
+      node.input = input[i];
+      continue;
+    }
+    if (position(&record) != static_cast<std::int32_t>(i)) continue;
+    switch (record.kind.load(std::memory_order_relaxed)) {
+      case Kind::constant:
+      case Kind::host:
+        node.kind = CutNode::Kind::literal;
+        node.literal = record.extra->literal;
+        break;
+      case Kind::result:
+        node.kind = CutNode::Kind::result;
+        node.index = record.index;
+        node.operands.push_back(position(record.operands[0]));
+        break;
+      default:
+        node.kind = CutNode::Kind::op;
+        node.op = record.op;
+        node.attrs = record.attrs();
+        if (record.extra) node.graphs = record.extra->graphs;
+        for (const Record* operand : record.operands) node.operands.push_back(position(operand));
+    }
+  }
+  return nodes;
+}
+
+ir::Graph build_graph(std::span<const CutNode> nodes, std::span<const Type> inputs,
                       std::span<const CutOutput> outputs) {
   ir::Graph graph;
   ir::Values arguments;
   for (const Type& type : inputs) arguments.push_back(graph.input({}, type));
-  std::vector<ir::Values> values(order.size());
-  const auto position = [&](const Record* record) {
-    const auto at = static_cast<std::size_t>(record->position);
-    return same.empty() ? at : static_cast<std::size_t>(same[at]);
+  std::vector<ir::Values> values(nodes.size());
+  const auto of = [&](std::int32_t position) -> const ir::Values& {
+    return values[static_cast<std::size_t>(position)];
   };
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Record& record = *order[i];
-    if (input[i] >= 0) {
-      values[i] = {arguments[static_cast<std::size_t>(input[i])]};
-      continue;
-    }
-    if (position(&record) != i) continue;
-    switch (record.kind.load(std::memory_order_relaxed)) {
-      case Kind::constant:
-      case Kind::host: values[i] = {graph.constant(record.extra->literal)}; break;
-      case Kind::result: values[i] = {values[position(record.operands[0])][record.index]}; break;
-      default: {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const CutNode& node = nodes[i];
+    switch (node.kind) {
+      case CutNode::Kind::none: break;
+      case CutNode::Kind::input: values[i] = {arguments[static_cast<std::size_t>(node.input)]}; break;
+      case CutNode::Kind::literal: values[i] = {graph.constant(node.literal)}; break;
+      case CutNode::Kind::result: values[i] = {of(node.operands[0])[node.index]}; break;
+      case CutNode::Kind::op: {
         ir::Values operands;
-        for (const Record* operand : record.operands) operands.push_back(values[position(operand)][0]);
-        values[i] = graph.add_multi(record.op, operands, record.attrs(),
-                                    record.extra ? record.extra->graphs : std::vector<ir::GraphRef>{});
+        for (const std::int32_t operand : node.operands) operands.push_back(of(operand)[0]);
+        values[i] = graph.add_multi(node.op, operands, node.attrs, node.graphs);
       }
     }
   }
-  for (const CutOutput& output : outputs) {
-    const auto at = static_cast<std::size_t>(output.position);
-    graph.output(values[input[at] >= 0 ? at : position(order[at])][static_cast<std::size_t>(output.result)]);
-  }
+  for (const CutOutput& output : outputs)
+    graph.output(of(output.position)[static_cast<std::size_t>(output.result)]);
   return graph;
 }
 

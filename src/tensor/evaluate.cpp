@@ -29,27 +29,25 @@ class Cache {
  public:
   std::shared_ptr<Program> find(const Words& key, std::uint64_t hash) {
     std::lock_guard lock(mutex_);
-    const auto [first, last] = index_.equal_range(hash);
-    for (auto it = first; it != last; ++it)
-      if (it->second->key == key) {
-        entries_.splice(entries_.begin(), entries_, it->second);
-        ++counts_.hits;
-        return it->second->program;
-      }
-    ++counts_.misses;
-    return nullptr;
+    std::shared_ptr<Program> found = look_up(key, hash);
+    ++(found ? counts_.hits : counts_.misses);
+    return found;
   }
 
-  void insert(Words key, std::uint64_t hash, std::shared_ptr<Program> program,
-              std::vector<ir::GraphRef> graphs) {
+  // Returns the program that is there from now on: another thread's, if it was faster.
+  std::shared_ptr<Program> insert(Words key, std::uint64_t hash, std::shared_ptr<Program> program,
+                                  std::vector<ir::GraphRef> graphs) {
+    std::list<Entry> dropped;  // destroyed after the lock is released
     std::lock_guard lock(mutex_);
-    entries_.push_front({std::move(key), hash, std::move(program), std::move(graphs)});
+    if (std::shared_ptr<Program> known = look_up(key, hash)) return known;
+    entries_.push_front({std::move(key), hash, program, std::move(graphs)});
     index_.emplace(hash, entries_.begin());
-    if (entries_.size() <= kCachedPrograms) return;
+    if (entries_.size() <= kCachedPrograms) return program;
     const auto oldest = std::prev(entries_.end());
     const auto [first, last] = index_.equal_range(oldest->hash);
     index_.erase(std::find_if(first, last, [&](const auto& e) { return e.second == oldest; }));
-    entries_.pop_back();
+    dropped.splice(dropped.begin(), entries_, oldest);
+    return program;
   }
 
   CacheCounts counts() {
@@ -64,6 +62,17 @@ class Cache {
     std::shared_ptr<Program> program;
     std::vector<ir::GraphRef> graphs;
   };
+
+  std::shared_ptr<Program> look_up(const Words& key, std::uint64_t hash) {
+    const auto [first, last] = index_.equal_range(hash);
+    for (auto it = first; it != last; ++it)
+      if (it->second->key == key) {
+        entries_.splice(entries_.begin(), entries_, it->second);
+        return it->second->program;
+      }
+    return nullptr;
+  }
+
   std::mutex mutex_;
   std::list<Entry> entries_;
   std::unordered_multimap<std::uint64_t, std::list<Entry>::iterator> index_;
@@ -93,8 +102,10 @@ struct Job {
     std::int32_t count;   // 1, or all results of an op with several
   };
   std::vector<Target> targets;
-  std::shared_ptr<Program> program;  // null: `graph` is to be compiled
-  ir::Graph graph;
+  std::shared_ptr<Program> program;  // null: the graph of what follows is to be compiled
+  std::vector<CutNode> nodes;
+  std::vector<Type> input_types;
+  std::vector<CutOutput> outputs;
   std::vector<ir::GraphRef> graphs;
 };
 
@@ -132,10 +143,13 @@ class Cutter {
     job_.hash = hash_of(job_.key);
     job_.program = cache().find(job_.key, job_.hash);
     if (!job_.program) {
-      std::vector<Type> inputs;
       for (std::size_t i = 0; i < order_.size(); ++i)
-        if (input_[i] >= 0) inputs.push_back(order_[i]->type);
-      job_.graph = build_graph(order_, inputs, input_, same_, outputs_);
+        if (input_[i] >= 0) job_.input_types.push_back(order_[i]->type);
+      job_.nodes = cut_nodes(order_, input_, same_);
+      for (const CutOutput& output : outputs_) {
+        const auto at = static_cast<std::size_t>(output.position);
+        job_.outputs.push_back({input_[at] >= 0 ? output.position : same_[at], output.result});
+      }
       for (const Record* record : order_)
         if (record->extra)
           job_.graphs.insert(job_.graphs.end(), record->extra->graphs.begin(), record->extra->graphs.end());
@@ -310,9 +324,11 @@ void poison(std::span<const Tensor> roots, std::exception_ptr error) {
 void run(Job& job, std::span<const Tensor> roots) {
   try {
     if (!job.program) {
-      job.program = std::make_shared<Program>(job.graph, job.device,
-                                              runtime::CompileOptions{.deterministic = job.deterministic});
-      cache().insert(std::move(job.key), job.hash, job.program, std::move(job.graphs));
+      job.program = cache().insert(
+          std::move(job.key), job.hash,
+          std::make_shared<Program>(build_graph(job.nodes, job.input_types, job.outputs), job.device,
+                                    runtime::CompileOptions{.deterministic = job.deterministic}),
+          std::move(job.graphs));
     }
     std::vector<runtime::BufferRef> arguments;
     arguments.reserve(job.arguments.size());

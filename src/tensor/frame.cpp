@@ -91,33 +91,37 @@ void Frame::note(const std::shared_ptr<SettingCell>& cell) {
 }
 
 Frame::Cut Frame::cut(std::span<const Tensor> outputs) const {
-  std::lock_guard lock(record_mutex());
-  const auto leaf = [&](const Record& record) { return record.trace != id_ || !record.pending(); };
-  const std::vector<Record*> order = walk(outputs, leaf);
   Cut result;
   std::vector<Type> inputs;
-  std::vector<std::int32_t> input(order.size(), -1);
-  const std::uint64_t visit = order.empty() ? 0 : order[0]->visit;
-  for (const Tensor& placeholder : placeholders_) {
-    const Record& record = *placeholder.record();
-    if (!order.empty() && record.visit == visit)
-      input[static_cast<std::size_t>(record.position)] = static_cast<std::int32_t>(inputs.size());
-    inputs.push_back(record.type);
-  }
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    Record& record = *order[i];
-    const Kind kind = record.kind.load(std::memory_order_relaxed);
-    const bool number = kind == Kind::host && record.trace != 0 && record.trace == compile_id_;
-    if (!leaf(record) || kind == Kind::constant || number || input[i] >= 0) continue;
-    if (kind == Kind::failed) std::rethrow_exception(record.extra->error);
-    input[i] = static_cast<std::int32_t>(inputs.size());
-    inputs.push_back(record.type);
-    retain(&record);
-    result.captures.push_back(Tensor(RecordRef(&record)));
-  }
+  std::vector<CutNode> nodes;
   std::vector<CutOutput> positions;
-  for (const Tensor& output : outputs) positions.push_back({output.record()->position});
-  result.graph = build_graph(order, inputs, input, {}, positions);
+  {
+    std::lock_guard lock(record_mutex());
+    const auto leaf = [&](const Record& record) { return record.trace != id_ || !record.pending(); };
+    const std::vector<Record*> order = walk(outputs, leaf);
+    std::vector<std::int32_t> input(order.size(), -1);
+    const std::uint64_t visit = order.empty() ? 0 : order[0]->visit;
+    for (const Tensor& placeholder : placeholders_) {
+      const Record& record = *placeholder.record();
+      if (!order.empty() && record.visit == visit)
+        input[static_cast<std::size_t>(record.position)] = static_cast<std::int32_t>(inputs.size());
+      inputs.push_back(record.type);
+    }
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      Record& record = *order[i];
+      const Kind kind = record.kind.load(std::memory_order_relaxed);
+      const bool number = kind == Kind::host && record.trace != 0 && record.trace == compile_id_;
+      if (!leaf(record) || kind == Kind::constant || number || input[i] >= 0) continue;
+      if (kind == Kind::failed) std::rethrow_exception(record.extra->error);
+      input[i] = static_cast<std::int32_t>(inputs.size());
+      inputs.push_back(record.type);
+      retain(&record);
+      result.captures.push_back(Tensor(RecordRef(&record)));
+    }
+    for (const Tensor& output : outputs) positions.push_back({output.record()->position});
+    nodes = cut_nodes(order, input, {});
+  }
+  result.graph = build_graph(nodes, inputs, positions);
   return result;
 }
 

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <mutex>
 #include <set>
 #include <system_error>
 #include <thread>
 
 #include "backend/tuning.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/whole_number.h"
 #include "systole/base/error.h"
@@ -144,8 +146,13 @@ Checkpoint load_checkpoint(const fs::path& file) {
   return out;
 }
 
+struct CheckpointFolder::Lock {
+  std::mutex mutex;
+  std::optional<FolderLock> held;
+};
+
 CheckpointFolder::CheckpointFolder(fs::path folder, CheckpointOptions options)
-    : folder_(std::move(folder)), options_(options) {
+    : folder_(std::move(folder)), options_(options), lock_(std::make_shared<Lock>()) {
   if (options_.keep < 1 || options_.retries < 0)
     throw Error(ErrorKind::kInvalidArgument, "CheckpointFolder", "the options",
                 "keep of 1, retries of 0, or more",
@@ -156,6 +163,13 @@ CheckpointFolder::CheckpointFolder(fs::path folder, CheckpointOptions options)
     throw Error(ErrorKind::kIo, folder_.string(), "cannot make the folder: " + code.message());
   for (const std::string& name : names_in(folder_))
     if (is_left_over(name)) fs::remove(folder_ / name, code);  // one that stays costs room, nothing else
+}
+
+void CheckpointFolder::lock() const {
+  const std::lock_guard guard(lock_->mutex);
+  if (lock_->held && lock_->held->is_held()) return;
+  lock_->held.reset();  // of the process that this one was forked from
+  lock_->held.emplace(folder_, FolderLock::Kind::writer, "another folder");
 }
 
 fs::path CheckpointFolder::file(std::int64_t step) const {
@@ -171,6 +185,7 @@ std::vector<CheckpointFolder::Entry> CheckpointFolder::list() const {
 }
 
 void CheckpointFolder::write_to(const fs::path& file, const Checkpoint& checkpoint) const {
+  lock();
   std::chrono::milliseconds wait = options_.wait;
   for (int attempt = 0;; ++attempt) try {
       return save_checkpoint(file, checkpoint);
@@ -250,6 +265,7 @@ std::optional<Checkpoint> CheckpointFolder::load_best() const {
 }
 
 void CheckpointFolder::clear() {
+  lock();
   for (const Entry& entry : list()) remove_file(entry.file);
   remove_file(best_file());
 }

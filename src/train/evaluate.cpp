@@ -69,7 +69,7 @@ std::vector<Trainer::Impl::EvenPart> Trainer::Impl::even_parts(const Fields& fie
   return parts;
 }
 
-Logs Trainer::Impl::evaluate(Evaluation& data, const std::string& what, bool refuse_non_finite) {
+std::optional<Logs> Trainer::Impl::evaluate(Evaluation& data, const EvaluateHow& how) {
   const ModeScope mode(model.inventory, false);
   const AverageScope weights(average);
   data.feed.begin_epoch(0, 0);
@@ -88,6 +88,7 @@ Logs Trainer::Impl::evaluate(Evaluation& data, const std::string& what, bool ref
     samples += batch;
   };
   for (const Launch& launch : data.plan) {
+    if (how.stop && how.stop()) return std::nullopt;
     if (divides(launch.batch)) {
       const std::vector<float> numbers = data.feed.run(test, launch).to_vector<float>();
       for (std::int64_t s = 0; s < launch.steps; ++s)
@@ -98,9 +99,9 @@ Logs Trainer::Impl::evaluate(Evaluation& data, const std::string& what, bool ref
         add(test(part.fields).to_vector<float>(), part.rows, [&] { return part.fields; });
     }
   }
-  report(bad, samples, what, refuse_non_finite);
+  report(bad, samples, how.what, how.refuse_non_finite);
   Logs result = logs(sums, static_cast<double>(samples));
-  if (!collecting.empty()) add_collected(result, data);
+  if (!collecting.empty() && !add_collected(result, data, how.stop)) return std::nullopt;
   return result;
 }
 
@@ -157,21 +158,23 @@ void Trainer::Impl::report(const BadSamples& bad, std::int64_t samples, const st
 
 Logs Trainer::evaluate(const data::Source& data, const EvaluateOptions& options) {
   Impl::Evaluation evaluation = impl_->evaluation(data, options);
-  return impl_->evaluate(evaluation, "evaluate", options.refuse_non_finite);
+  return *impl_->evaluate(evaluation, {.what = "evaluate", .refuse_non_finite = options.refuse_non_finite});
 }
 
-void Trainer::Impl::add_collected(Logs& logs, Evaluation& data) {
+bool Trainer::Impl::add_collected(Logs& logs, Evaluation& data, const Stop& stop) {
   if (options.step)
     throw Error(ErrorKind::kUnsupported, "evaluate",
                 fmt::format("{} needs the outputs of all samples, which a step of your own does not give",
                             metrics[collecting[0]].name));
   std::vector<Literal> outputs, targets;
-  each_output(data, [&](const Tensor& out, const Fields& fields) {
+  const auto keep = [&](const Tensor& out, const Fields& fields) {
     outputs.push_back(out.literal());
     targets.push_back((fields.size() == 1 ? prepared(fields[0]) : fields.back()).literal());
-  });
+  };
+  if (!each_output(data, keep, stop)) return false;
   const Tensor all = joined_rows(outputs), truth = joined_rows(targets);
   for (const std::size_t i : collecting) logs.set(metrics[i].name, metrics[i].of_all(all, truth));
+  return true;
 }
 
 Tensor Trainer::Impl::joined_rows(const std::vector<Literal>& parts) {
@@ -196,11 +199,13 @@ Tensor Trainer::Impl::joined_rows(const std::vector<Literal>& parts) {
   return Tensor(std::move(all));
 }
 
-void Trainer::Impl::each_output(Evaluation& data,
-                                const std::function<void(const Tensor&, const Fields&)>& use) {
+bool Trainer::Impl::each_output(Evaluation& data,
+                                const std::function<void(const Tensor&, const Fields&)>& use,
+                                const Stop& stop) {
   data.feed.begin_epoch(0, 0);
   for (const Launch& launch : data.plan)
     for (std::int64_t s = 0; s < launch.steps; ++s) {
+      if (stop && stop()) return false;
       const Launch one{launch.first + s * launch.batch, 1, launch.batch};
       const Fields fields = data.feed.next_fields(one);
       const auto outputs_of = [&](const Fields& x) { return predict(inputs_in(x)); };
@@ -214,6 +219,7 @@ void Trainer::Impl::each_output(Evaluation& data,
         use(outputs_of(part.fields)[slice(0, part.rows)], counted);
       }
     }
+  return true;
 }
 
 std::size_t Trainer::Impl::inputs_of(std::size_t fields) const { return fields > 1 ? fields - 1 : 1; }

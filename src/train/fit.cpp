@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -12,11 +13,13 @@
 #include <utility>
 #include <variant>
 
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/whole_number.h"
 #include "systole/base/error.h"
 #include "systole/train/checkpoint.h"
 #include "train/interrupt.h"
+#include "train/late_notice.h"
 #include "train/progress.h"
 #include "train/trainer_impl.h"
 
@@ -127,7 +130,11 @@ struct Fit final : Run {
   FitResult run() {
     const ModeScope mode(impl_.model.inventory, true);
     const InterruptScope interrupt(options_.stop_on_interrupt);
+    interrupt_ = &interrupt;
     open_checkpoints();
+    std::optional<LateNotice> notice;
+    if (folder_ && options_.stop_on_interrupt)
+      notice.emplace(interrupt, [this](double seconds) { return late_text(seconds); });
     const std::vector<Launch> plan = plan_epoch(shape_, launch_steps());
     const std::int64_t steps = step_count(shape_);  // of an epoch
     if (options_.steps_per_epoch > steps) {
@@ -163,7 +170,7 @@ struct Fit final : Run {
         const bool saves = folder_ && is_due(step_ + launch.steps);
         if (i + 1 == launches.size() && epoch_ < options_.epochs)
           feed_->prepare_epoch(epoch_);
-        else if (i + 1 < launches.size() && goes_ahead && !saves && !ended_ && !interrupt.requested())
+        else if (i + 1 < launches.size() && goes_ahead && !saves && !ended_ && !is_interrupted())
           ahead = feed_->run(impl_.step, launches[i + 1]);
         take(launch, numbers.to_vector<float>());
         done_ += launch.steps;
@@ -172,16 +179,22 @@ struct Fit final : Run {
         progress_.update(done_, static_cast<std::int64_t>(samples_ - before), logs_);
         for (const CallbackRef& callback : options_.callbacks) callback->steps_end(*this);
         if (ahead.defined()) continue;  // what was issued is waited for, whatever ends the training
-        if (interrupt.requested()) result_.interrupted = ended_ = true;
+        if (is_interrupted()) break;
         if (folder_ && done_ < steps && (ended_ || saves)) save();
         if (ended_) break;
       }
       is_cut_ = done_ < steps;
-      if (result_.interrupted && is_cut_) break;
-      finish_epoch(now() - start, static_cast<std::int64_t>(samples_ - before));
+      // Who sent a signal may not wait for long: the checkpoint comes first, and a validation is done when
+      // the training goes on.
+      if (is_interrupted() || !finish_epoch(now() - start, static_cast<std::int64_t>(samples_ - before))) {
+        if (folder_) save();
+        break;
+      }
       if (ended_) break;
     }
+    notice.reset();
     for (const CallbackRef& callback : options_.callbacks) callback->end(*this);
+    if (result_.interrupted) result_.signal = interrupt.signal();
     if (result_.interrupted)
       progress_.say(folder_ ? fmt::format("stopped after {} steps; {} has a checkpoint to go on from", step_,
                                           folder_->folder().string())
@@ -271,12 +284,33 @@ struct Fit final : Run {
     samples_ += static_cast<double>(launch.samples());
   }
 
-  void finish_epoch(double seconds, std::int64_t samples) {
+  // Whether a signal asked for the end, from when on everything ends.
+  bool is_interrupted() {
+    if (interrupt_->requested()) result_.interrupted = ended_ = true;
+    return result_.interrupted;
+  }
+
+  // In the thread of the notice.
+  std::string late_text(double seconds) const {
+    const std::int64_t saved = saved_step_;
+    return fmt::format(
+        "fit: {} came {:.0f} s ago and the checkpoint is not written yet: what is under way takes long. {} "
+        "{}; "
+        "give it more time before it is killed (docker stop --time, Slurm's KillWait)",
+        interrupt_->signal() == SIGTERM ? "SIGTERM" : "Ctrl-C", seconds, folder_->folder().string(),
+        saved > 0 ? fmt::format("has that of step {} so far", saved) : "has none so far");
+  }
+
+  // False when a signal came during the validation: nothing of the epoch's end has happened.
+  bool finish_epoch(double seconds, std::int64_t samples) {
     logs_ = impl_.logs(sums_, samples_);
-    if (validation_ && (epoch_ % options_.validation_every == 0 || epoch_ == options_.epochs))
-      for (const auto& [name, value] :
-           impl_.evaluate(*validation_, fmt::format("validation after epoch {}", epoch_)))
-        logs_.set("val_" + name, value);
+    if (validation_ && (epoch_ % options_.validation_every == 0 || epoch_ == options_.epochs)) {
+      const std::optional<Logs> measured =
+          impl_.evaluate(*validation_, {.what = fmt::format("validation after epoch {}", epoch_),
+                                        .stop = [this] { return is_interrupted(); }});
+      if (!measured) return false;
+      for (const auto& [name, value] : *measured) logs_.set("val_" + name, value);
+    }
     progress_.end_epoch(logs_, samples);
     History::Row row;
     for (const auto& [name, value] : logs_) row.emplace_back(name, value);
@@ -288,6 +322,7 @@ struct Fit final : Run {
     samples_ = 0;
     done_ = 0;
     const std::int64_t every = options_.checkpoints.every_epochs;
+    is_interrupted();
     // An epoch that a callback cut short goes on from where it was, by the checkpoint of that moment.
     if (folder_ && !is_cut_ &&
         (result_.interrupted || ended_ || epoch_ == options_.epochs || (every > 0 && epoch_ % every == 0) ||
@@ -296,6 +331,7 @@ struct Fit final : Run {
       save();
       --epoch_;
     }
+    return true;
   }
 
   bool is_due(std::int64_t step) const {  // a checkpoint after that step
@@ -354,6 +390,7 @@ struct Fit final : Run {
     const FitCheckpoints& c = options_.checkpoints;
     if (c.folder.empty()) return;
     folder_.emplace(c.folder, CheckpointOptions{.keep = static_cast<int>(c.keep)});
+    lock_.emplace(c.folder, FolderLock::Kind::run, "another folder");
     if (c.resume == Resume::fresh) {
       for (const CheckpointFolder::Entry& entry : folder_->list()) std::filesystem::remove(entry.file);
       return;
@@ -441,13 +478,16 @@ struct Fit final : Run {
   std::optional<Feed> feed_;
   std::optional<Trainer::Impl::Evaluation> validation_;
   std::optional<CheckpointFolder> folder_;
+  std::optional<FolderLock> lock_;  // of that folder
   FitResult result_;
   std::vector<Callback::State> callback_states_;  // of the checkpoint
   History history_;
   Logs logs_;
   std::vector<double> sums_;  // of this epoch: the loss, the streaming metrics
   double samples_ = 0;
-  std::int64_t epoch_ = 1, done_ = 0, step_ = 0, saved_step_ = 0;  // done: steps of this epoch
+  std::int64_t epoch_ = 1, done_ = 0, step_ = 0;  // done: steps of this epoch
+  std::atomic<std::int64_t> saved_step_ = 0;
+  const InterruptScope* interrupt_ = nullptr;
   double last_saved_ = 0;
   std::string settings_;
   bool ended_ = false;

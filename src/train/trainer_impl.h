@@ -82,9 +82,14 @@ struct Trainer::Impl {
     std::vector<Launch> plan;
   };
   Evaluation evaluation(const data::Source& data, const EvaluateOptions& options) const;
-  // `what` is evaluated, for messages.
-  Logs evaluate(Evaluation& data, const std::string& what, bool refuse_non_finite = false);
-  BadSamples bad_samples() const;  // none yet
+  using Stop = std::function<bool()>;
+  struct EvaluateHow {
+    std::string what;                // is evaluated, for messages
+    bool refuse_non_finite = false;  // an error; else a warning
+    Stop stop = {};                  // asked between launches whether to end
+  };
+  std::optional<Logs> evaluate(Evaluation& data, const EvaluateHow& how);  // nothing when `stop` ended it
+  BadSamples bad_samples() const;                                          // none yet
   // Of a batch that a step found to be bad.
   void look_at(BadSamples& bad, const Fields& fields, std::int64_t sample, std::int64_t rows,
                const data::Source& data) const;
@@ -97,9 +102,11 @@ struct Trainer::Impl {
   };
   bool divides(std::int64_t rows) const;
   std::vector<EvenPart> even_parts(const Fields& fields) const;
-  void each_output(Evaluation& data,
-                   const std::function<void(const Tensor& output, const Fields& fields)>& use);
-  void add_collected(Logs& logs, Evaluation& data);
+  // False when `stop` ended it.
+  bool each_output(Evaluation& data,
+                   const std::function<void(const Tensor& output, const Fields& fields)>& use,
+                   const Stop& stop = {});
+  bool add_collected(Logs& logs, Evaluation& data, const Stop& stop);
   static Tensor joined_rows(const std::vector<Literal>& parts);
 
   ModelView model;

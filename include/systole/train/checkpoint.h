@@ -61,7 +61,9 @@ struct CheckpointOptions {
   std::chrono::milliseconds wait{500};  // before the first; twice as long before each further one
 };
 
-// A folder that one run writes to. Threads may use it at the same time.
+// A folder that one process writes to, of which threads may use it at the same time: what writes first locks
+// it, until the last CheckpointFolder of the process that wrote is gone. Another process that wants to write
+// gets kIo, which names the process and host that do. Reading needs no lock.
 class SYSTOLE_API CheckpointFolder {
  public:
   // Makes the folder, and removes what killed writers left unfinished.
@@ -93,11 +95,14 @@ class SYSTOLE_API CheckpointFolder {
   std::filesystem::path best_file() const { return folder_ / "best.safetensors"; }
 
  private:
+  struct Lock;
   void write_to(const std::filesystem::path& file, const Checkpoint& checkpoint) const;
   void remove_old(std::int64_t newest) const;
+  void lock() const;
 
   std::filesystem::path folder_;
   CheckpointOptions options_;
+  std::shared_ptr<Lock> lock_;  // of the copies too
 };
 
 // Kernels that were chosen by their time, as text for a checkpoint's metadata: a resumed run that is given it

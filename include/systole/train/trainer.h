@@ -116,7 +116,9 @@ enum class Resume {
   fresh,     // removes them and begins
 };
 
-// Files to resume from. Those of a training of other data, another model or other settings are refused.
+// Files to resume from. Those of a training of other data, another model or other settings are refused. The
+// folder is locked while fit runs: a second training in it, of this process or another, gets kIo, which names
+// the first.
 struct FitCheckpoints {
   std::filesystem::path folder = {};  // empty: none are kept
   std::int64_t every_epochs = 1;      // 0: not at ends of epochs
@@ -146,13 +148,16 @@ struct FitOptions {
   std::ostream* out = nullptr;    // unset: standard output
   std::vector<CallbackRef> callbacks = {};
   FitCheckpoints checkpoints = {};
-  bool stop_on_interrupt = true;    // Ctrl-C ends the training after the launch, with a checkpoint
-  std::int64_t steps_per_call = 0;  // steps of one launch; 0: by the work of a step
+  // Ctrl-C (SIGINT) and SIGTERM end the training after the launch, with a checkpoint; a second one the
+  // process.
+  bool stop_on_interrupt = true;
+  std::int64_t steps_per_call = 0;                    // steps of one launch; 0: by the work of a step
   std::int64_t device_bytes = std::int64_t{2} << 30;  // data up to this size is laid on the device
 };
 
 struct FitResult : History {
-  bool interrupted = false;  // by Ctrl-C
+  bool interrupted = false;  // by a signal
+  int signal = 0;            // SIGINT or SIGTERM; the caller decides whether the program ends, too
   bool ran_out = false;      // the data had fewer steps than steps_per_epoch
   bool resumed = false;      // from a checkpoint
   std::string stopped;       // by a callback: its reason

@@ -4,13 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
 
+#include "base/folder_lock.h"
+#include "base/log.h"
 #include "base/whole_number.h"
 #include "cli/train/graph_file.h"
+#include "cli/train/run_folder.h"
+#include "cli/train/value.h"
 #include "systole/base/error.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
@@ -210,8 +215,30 @@ std::int32_t rate_of(const SavedModel& model) {
   return static_cast<std::int32_t>(*rate);
 }
 
+namespace {
+
+// A run that ended, was asked for more epochs and did not end again has the model of before.
+void warn_of_older_model(const std::filesystem::path& folder, const SavedModel& model) try {
+  if (!reads_toml() || !is_run(folder) || !model.metadata().contains(kConfigKey)) return;
+  const std::int64_t asked = settings_of(read_toml((folder / "config.toml").string())).train.epochs,
+                     has = settings_of(model).train.epochs;
+  if (asked == has) return;
+  const std::string holder = holder_of(folder);
+  log(LogLevel::warn,
+      fmt::format("{}: its model is that of {} epochs, and the run was asked for {} since: {}",
+                  folder.string(), has, asked,
+                  holder.empty() ? fmt::format("it did not end; to go on: {}", command_to_go_on(folder))
+                                 : fmt::format("{} writes to it", holder)));
+} catch (const Error&) {  // somebody changed config.toml; the model is as good as before
+}
+
+}  // namespace
+
 SavedModel load_model(const std::string& place, const std::string& device) {
-  return load(model_file(place), {.device = device == "auto" ? "" : device});
+  const std::string file = model_file(place);
+  SavedModel model = load(file, {.device = device == "auto" ? "" : device});
+  if (file != place) warn_of_older_model(place, model);
+  return model;
 }
 
 }  // namespace systole::cli

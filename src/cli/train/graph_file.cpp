@@ -6,7 +6,9 @@
 #include <optional>
 #include <system_error>
 
+#include "base/folder_lock.h"
 #include "cli/terminal.h"
+#include "cli/train/run_folder.h"
 #include "systole/base/error.h"
 #include "systole/io/safetensors.h"
 #include "systole/ir/text.h"
@@ -15,6 +17,19 @@
 namespace systole::cli {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// Why a folder holds no model, and what to do.
+std::string without_model(const fs::path& folder) {
+  if (!is_run(folder)) return "the folder holds no model.safetensors";
+  const std::string holder = holder_of(folder);
+  return holder.empty()
+             ? fmt::format("the run has no model yet: it did not end; to go on: {}", command_to_go_on(folder))
+             : fmt::format("the run has no model yet: {} writes to it", holder);
+}
+
+}  // namespace
 
 bool names_saved_model(const std::string& place) {
   std::error_code code;
@@ -26,9 +41,7 @@ std::string model_file(const std::string& place) {
   if (!fs::is_directory(place, code)) return place;
   const fs::path file = fs::path(place) / "model.safetensors";
   if (!fs::exists(file, code))
-    throw Error(ErrorKind::kNotFound, place,
-                fs::exists(fs::path(place) / "config.toml", code) ? "the run has no model yet: it did not end"
-                                                                  : "the folder holds no model.safetensors");
+    throw Error(ErrorKind::kNotFound, place, without_model(place));
   return file.string();
 }
 

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/terminal.h"
 #include "cli/train/data.h"
@@ -19,6 +18,7 @@
 #include "cli/train/fit_options.h"
 #include "cli/train/model.h"
 #include "cli/train/pictures.h"
+#include "cli/train/run_folder.h"
 #include "systole/base/error.h"
 #include "systole/tensor/random.h"
 #include "systole/train.h"
@@ -29,8 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kInterrupted = 130;  // as a shell tells of a command that Ctrl-C ended
-
 std::string grouped(std::int64_t number) {  // 101,770
   std::string digits = std::to_string(number);
   for (std::size_t i = digits.size(); i > 3;) digits.insert(i -= 3, ",");
@@ -39,67 +37,6 @@ std::string grouped(std::int64_t number) {  // 101,770
 
 void say(std::string_view what, std::string_view text) {
   put(fmt::format("{} {}\n", coloured(Colour::bold, padded(what, 7)), text));
-}
-
-void write_text(const fs::path& file, std::string_view text) {
-  write_file(file, std::as_bytes(std::span(text)));
-}
-
-fs::path free_folder(const std::string& name) {
-  for (int number = 1;; ++number) {
-    fs::path folder = fs::path("runs") / fmt::format("{}-{}", name, number);
-    if (!fs::exists(folder)) return folder;
-  }
-}
-
-constexpr std::string_view kConfigHead = "# Every setting of this run, written by systole train.\n";
-
-// What the run in the folder has trained already; 0 where there is none.
-std::size_t epochs_done(const fs::path& folder) {
-  const fs::path history = folder / "history.csv";
-  return fs::exists(history) ? training::History::read_csv(history).epochs() : 0;
-}
-
-// Throws when the folder holds a run that would be lost.
-void refuse_other_run(const Settings& settings, const fs::path& folder) {
-  std::error_code error;
-  const fs::path checkpoints = folder / "checkpoints";
-  const bool begun = fs::exists(folder / "model.safetensors") ||
-                     (fs::is_directory(checkpoints, error) && !fs::is_empty(checkpoints, error));
-  if (!begun) return;
-  std::vector<std::string> changes = changed_keys(read_text_file(folder / "config.toml"), settings);
-  if (const std::size_t done = epochs_done(folder); static_cast<std::int64_t>(done) > settings.train.epochs)
-    changes.push_back(fmt::format("train.epochs is {} and {} are done", settings.train.epochs, done));
-  if (!changes.empty())
-    throw Error(ErrorKind::kInvalidArgument, folder.string(),
-                fmt::format("it holds a run with other settings: {}; --fresh begins anew, another --out "
-                            "keeps both",
-                            fmt::join(changes, ", ")));
-}
-
-// The folder, made; throws when it holds a run of other settings, or a file of the user's, that would be
-// lost.
-fs::path open_folder(const Settings& settings, const TrainingPlace& place, const std::string& name) {
-  const fs::path folder = place.out.empty() ? free_folder(name) : fs::path(place.out);
-  const fs::path config = folder / "config.toml";
-  std::error_code error;
-  if (fs::exists(config)) {
-    if (!read_text_file(config).starts_with(kConfigHead))
-      throw Error(ErrorKind::kInvalidArgument, config.string(),
-                  "it was not written by systole train and would be overwritten", "another --out");
-    if (place.fresh) {
-      for (const char* old : {"checkpoints", "logs"}) fs::remove_all(folder / old, error);
-      for (const char* old : {"model.safetensors", "best.safetensors", "history.csv", "confusion.csv"})
-        fs::remove(folder / old, error);
-    } else {
-      refuse_other_run(settings, folder);
-    }
-  }
-  fs::create_directories(folder, error);
-  if (error)
-    throw Error(ErrorKind::kIo, folder.string(), fmt::format("cannot make the folder: {}", error.message()));
-  write_text(config, fmt::format("{}{}", kConfigHead, to_toml(settings)));
-  return folder;
 }
 
 void describe(const TrainingData& data, const BuiltModel& model, const FitPlan& plan,
@@ -145,6 +82,9 @@ void write_hparams(const fs::path& logs, const Settings& settings, const Measure
 }  // namespace
 
 int train(const Settings& settings, const TrainingPlace& place) {
+  // A run that is there is locked before the data are read, which may take its time.
+  std::optional<FolderLock> lock;
+  if (is_run(place.out)) lock.emplace(lock_run(place.out));
   const DeviceScope device(settings.train.device);
   random::seed(static_cast<std::uint64_t>(settings.train.seed));
   const TrainingData data = open_data(settings);
@@ -152,7 +92,9 @@ int train(const Settings& settings, const TrainingPlace& place) {
   const std::int64_t outputs = model.output.empty() ? 1 : model.output[model.output.size() - 1].value();
   const Prepare prepare = make_prepare(settings.data, data, model.input.shape);
   const FitPlan plan = plan_fit(settings, data, model.module, outputs, prepare);
-  const fs::path folder = open_folder(settings, place, fmt::format("{}-{}", data.kind, model.name));
+  const RunFolder run =
+      open_run(settings, place, fmt::format("{}-{}", data.kind, model.name), std::move(lock));
+  const fs::path& folder = run.path;
   describe(data, model, plan, folder);
 
   training::Trainer trainer(model.module, plan.optimizer, plan.trainer);
@@ -166,11 +108,9 @@ int train(const Settings& settings, const TrainingPlace& place) {
     put(fmt::format("it stopped early: {}; more epochs go on, --fresh begins anew\n", result.stopped));
   result.write_csv(folder / "history.csv");
   if (result.interrupted) {
-    put(!reads_toml() ? fmt::format("interrupted; the same command with --out {} goes on\n", folder.string())
-                      : fmt::format("interrupted; to go on:\n  systole train {} --out {}\n",
-                                    (folder / "config.toml").string(), folder.string()));
+    put(fmt::format("interrupted; to go on:\n  {}\n", command_to_go_on(folder)));
     flush_output();
-    return kInterrupted;
+    return kInterrupted + result.signal;
   }
 
   const fs::path file = folder / "model.safetensors";

@@ -10,18 +10,13 @@
 //   confusion.csv       counts, a row for each true class
 //   logs/               for TensorBoard, with train.tensorboard
 
-#include <string>
-
+#include "cli/train/run_folder.h"
 #include "cli/train/settings.h"
 
 namespace systole::cli {
 
-struct TrainingPlace {
-  std::string out;     // empty: runs/DATA-MODEL-NUMBER
-  bool fresh = false;  // forget what is there
-};
-
-// Prints what is trained, the progress and the result. 0, or 130 when it was interrupted and can be resumed.
+// Prints what is trained, the progress and the result. 0, or 130 (Ctrl-C) or 143 (SIGTERM) when it was
+// interrupted and can be resumed.
 int train(const Settings& settings, const TrainingPlace& place);
 
 }  // namespace systole::cli

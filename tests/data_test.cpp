@@ -163,6 +163,8 @@ TEST_F(PngTest, AFileHoldsThePixelsInGreyAndColour) {
   const std::vector<std::uint8_t> grey = {0, 1, 2, 253, 254, 255};
   io::save_png(folder_ / "grey.png", Literal::of<std::uint8_t>({2, 3}, grey));
   EXPECT_EQ(read_png(folder_ / "grey.png", PNG_FORMAT_GRAY, 3, 2), grey);
+  io::save_png(folder_ / "one_channel.png", Literal::of<std::uint8_t>({2, 3, 1}, grey));
+  EXPECT_EQ(read_png(folder_ / "one_channel.png", PNG_FORMAT_GRAY, 3, 2), grey);
   const std::vector<std::uint8_t> colours = {255, 0, 0, 0, 255, 0, 0, 0, 255, 1, 2, 3};
   io::save_png(folder_ / "colour.png", Literal::of<std::uint8_t>({4, 1, 3}, colours));
   EXPECT_EQ(read_png(folder_ / "colour.png", PNG_FORMAT_RGB, 1, 4), colours);
@@ -178,7 +180,8 @@ TEST_F(PngTest, AFolderThatIsNotThereIsNamed) {
 
 TEST_F(PngTest, WhatIsNoPictureIsRefusedAndNothingWritten) {
   for (const Type& type : {Type{DType::f32, {2, 2}}, Type{DType::u8, {4}}, Type{DType::u8, {2, 2, 4}},
-                           Type{DType::u8, {0, 2}}, Type{DType::u8, {2, 2, 3, 1}}})
+                           Type{DType::u8, {2, 2, 2}}, Type{DType::u8, {2, 2, 0}}, Type{DType::u8, {0, 2}},
+                           Type{DType::u8, {2, 2, 3, 1}}})
     error_of(ErrorKind::kShape, [&] { io::save_png(folder_ / "x.png", Literal(type)); });
   EXPECT_TRUE(fs::is_empty(folder_));
 }

@@ -88,10 +88,39 @@ TEST(Dim, AffineArithmetic) {
   EXPECT_EQ((n - n), Dim(0));
   EXPECT_EQ((Dim(4) * n - Dim(2)).to_string(), "4*N-2");
   EXPECT_EQ(floor_div(Dim(4) * n + Dim(3), 2).to_string(), "2*N+1");
-  EXPECT_THROW(n * n, Error);
   EXPECT_THROW(n + Dim::symbol("M"), Error);
   EXPECT_THROW(floor_div(n, 2), Error);
   EXPECT_THROW(Dim(std::int64_t{1} << 62) * Dim(4), Error);
+}
+
+TEST(Dim, ProductsOfSymbols) {
+  const Dim b = Dim::symbol("B"), t = Dim::symbol("T");
+  EXPECT_EQ((t * b).to_string(), "B*T");
+  EXPECT_EQ(t * b, b * t);
+  EXPECT_EQ((Dim(2) * t * Dim(3) * b - Dim(1)).to_string(), "6*B*T-1");
+  EXPECT_EQ((t * b + b * t * Dim(2)).to_string(), "3*B*T");
+  EXPECT_EQ(t * t * b, Dim::affine(1, "T*B*T", 0));
+  EXPECT_EQ((b * t).symbols(), (std::vector<std::string_view>{"B", "T"}));
+  EXPECT_EQ((Shape{b, 4, t, t}).elements().to_string(), "4*B*T*T");
+  EXPECT_EQ(exact_quotient(Dim(12) * b * t, Dim(4) * t), Dim(3) * b);
+  EXPECT_EQ(exact_quotient(Dim(12) * b * t, t * b), Dim(12));
+  EXPECT_EQ(exact_quotient(b * t * t, t), b * t);
+  EXPECT_EQ(exact_quotient(b * t, b * b), std::nullopt);
+  EXPECT_EQ(exact_quotient(Dim(3) * b, Dim(2)), std::nullopt);
+  SymbolValues values;
+  values.set("B", 3);
+  EXPECT_THROW(values.bind(b * t), Error);
+  values.set("T", 5);
+  EXPECT_EQ(values.bind(b * t * t * Dim(2) + Dim(1)), Dim(151));
+  values.set("T", std::int64_t{1} << 62);
+  EXPECT_THROW(values.bind(b * t), Error);
+  EXPECT_THROW(b * t + b, Error);
+  EXPECT_THROW((b + Dim(1)) * t, Error);
+  EXPECT_THROW(Dim::symbol("B*T"), Error);
+  EXPECT_THROW(Dim::affine(1, "B**T", 0), Error);
+  Dim many = b;
+  for (int i = 1; i < 16; ++i) many = many * t;
+  EXPECT_THROW(many * t, Error);
 }
 
 TEST(Shape, RefusesSizesBeyond64Bits) {

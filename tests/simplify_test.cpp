@@ -214,6 +214,16 @@ TEST(Simplify, ChainsOfOneKindMerge) {
        "%a = slice(%x) {starts=[1], limits=[20], strides=[3]}\n%y = slice(%a) {starts=[1], limits=[6], "
        "strides=[2]}\nreturn %y",
        "%y = slice(%x) {starts=[4], limits=[17], strides=[6]}\nreturn %y"},
+      {"slice of reverse", "%x: f32[20]",
+       "%r = reverse(%x) {axes=[0]}\n%y = slice(%r) {starts=[3], limits=[17], strides=[4]}\nreturn %y",
+       "%s = slice(%x) {starts=[4], limits=[17], strides=[4]}\n%y = reverse(%s) {axes=[0]}\nreturn %y"},
+      {"the last two, turned twice", "%x: f32[20]",
+       "%r = reverse(%x) {axes=[0]}\n%s = slice(%r) {starts=[0], limits=[2], strides=[1]}\n"
+       "%y = reverse(%s) {axes=[0]}\nreturn %y",
+       "%y = slice(%x) {starts=[18], limits=[20], strides=[1]}\nreturn %y"},
+      {"one place of a turned axis", "%x: f32[20]",
+       "%r = reverse(%x) {axes=[0]}\n%y = slice(%r) {starts=[7], limits=[8], strides=[1]}\nreturn %y",
+       "%y = slice(%x) {starts=[12], limits=[13], strides=[1]}\nreturn %y"},
       {"slice to nothing", "%x: f32[20]",
        "%a = slice(%x) {starts=[1], limits=[20], strides=[3]}\n%y = slice(%a) {starts=[7], limits=[7], "
        "strides=[1]}\nreturn %y",

@@ -39,6 +39,15 @@ TEST(Shaping, ReshapeFillsInOneAxis) {
   error_of(ErrorKind::kShape, [&] { reshape(x, {-1, -1}); });
   error_of(ErrorKind::kShape, [&] { reshape(zeros({0}), {0, -1}); });
   expect_tensor(reshape(x, std::vector<std::int64_t>{2, -1}), {i32, {2, 6}}, counted(12));
+  const std::vector<std::int64_t> sizes{2, -1};
+  expect_tensor(x.reshape(sizes), {i32, {2, 6}}, counted(12));
+  expect_tensor(x.reshape(std::vector<std::int64_t>{12}), {i32, {12}}, counted(12));
+  expect_tensor(x.reshape(std::array{2, 6}), {i32, {2, 6}}, counted(12));
+  expect_tensor(x.reshape(Ints{6, 2}), {i32, {6, 2}}, counted(12));
+  expect_tensor(x.reshape({12}), {i32, {12}}, counted(12));
+  EXPECT_EQ(Shape(sizes), (Shape{2, -1}));
+  EXPECT_EQ(Shape(std::vector<std::int64_t>{}), Shape());
+  EXPECT_EQ(Shape(x.shape().dims()), x.shape());
   expect_tensor(broadcast_to(tensor({5}), std::array{2, 2}), {i32, {2, 2}}, {5, 5, 5, 5});
 }
 

@@ -147,6 +147,50 @@ graph @main(%x: f32[N,784], %y: f32[2*N+1]) {
   EXPECT_THROW(match_symbols(g, wrong), Error);
 }
 
+// What a reader of version 1 does not know says so in the first line.
+TEST(Text, ProductsOfSymbolsSurvive) {
+  const char* text = R"(systole.ir 2
+
+graph @main(%x: f32[B,T,8], %m: f32[2*B*T+1]) {
+  %0 = reshape(%x) {shape=[B*T,8]} : f32[B*T,8]
+  %1 = reshape(%0) {shape=[8*B*T]} : f32[8*B*T]
+  return %1, %m
+}
+)";
+  const Graph g = parse(text);
+  EXPECT_EQ(print(g), text);
+  EXPECT_EQ(parse(print(g)).hash(), g.hash());
+  EXPECT_EQ(parse_type("f32[T*B]"), parse_type("f32[B*T]"));
+  verify(g);
+  const std::vector<Type> args = {{DType::f32, {3, 5, 8}}, {DType::f32, {31}}};
+  EXPECT_EQ(bind_symbols(g, match_symbols(g, args)).output_type(0).to_string(), "f32[120]");
+  const std::vector<Type> wrong = {{DType::f32, {3, 5, 8}}, {DType::f32, {30}}};
+  EXPECT_THROW(match_symbols(g, wrong), Error);
+  EXPECT_THROW(parse_type("f32[B*]"), Error);
+  EXPECT_THROW(parse_type("f32[B*2]"), Error);
+  // A product gives its factors no numbers.
+  EXPECT_THROW(verify(parse("systole.ir 2\ngraph @main(%x: f32[B*T]) { return %x }")), Error);
+}
+
+// As many rows of a table as another axis has: whether it has them is known with the numbers.
+TEST(Text, ASliceUpToAnotherAxisSurvives) {
+  const char* text = R"(systole.ir 2
+
+graph @main(%x: i32[B,T], %table: f32[16,4]) {
+  %0 = slice(%table) {starts=[0,0], limits=[T,4], strides=[1,1]} : f32[T,4]
+  return %0, %x
+}
+)";
+  const Graph g = parse(text);
+  EXPECT_EQ(print(g), text);
+  const auto bound = [&](std::int64_t length) {
+    const std::vector<Type> args = {{DType::i32, {2, length}}, {DType::f32, {16, 4}}};
+    return bind_symbols(g, match_symbols(g, args)).output_type(0).to_string();
+  };
+  EXPECT_EQ(bound(16), "f32[16,4]");
+  EXPECT_THROW(bound(17), Error);
+}
+
 TEST(Graph, ASymbolInAnAttributeAloneIsSymbolic) {
   const Graph g = parse("systole.ir 1\ngraph @main() { %n = dimension() {dim=N, dtype=i32} return %n }");
   EXPECT_FALSE(g.is_static());
@@ -309,7 +353,8 @@ TEST(Text, UnusedGraphsAndWrongAliasesAreRefused) {
 }
 
 TEST(Text, OtherVersionsAreRefused) {
-  EXPECT_THROW(parse("systole.ir 2\ngraph @main() { return }"), Error);
+  EXPECT_THROW(parse("systole.ir 3\ngraph @main() { return }"), Error);
+  EXPECT_THROW(parse("systole.ir 0\ngraph @main() { return }"), Error);
   EXPECT_THROW(parse(""), Error);
   EXPECT_THROW(parse("systole.ir 1"), Error);
 }

@@ -40,8 +40,8 @@ SYSTOLE_API Literal parse_npy(std::span<const std::byte> bytes, std::string_view
 SYSTOLE_API std::vector<NamedArray> parse_npz(std::span<const std::byte> bytes, std::string_view file);
 SYSTOLE_API std::vector<std::byte> npy_bytes(const Literal& value);
 
-// A picture, u8[height,width] in grey or u8[height,width,3] in red, green and blue. Throws kUnsupported when
-// the library was built without libpng.
+// A picture, u8[height,width] or u8[height,width,1] in grey or u8[height,width,3] in red, green and blue.
+// Throws kUnsupported when the library was built without libpng.
 SYSTOLE_API void save_png(const std::filesystem::path& file, const Literal& picture);
 SYSTOLE_API std::vector<std::byte> png_bytes(const Literal& picture);  // what save_png writes
 

@@ -6,6 +6,7 @@
 #include "systole/tensor/compiled.h"
 #include "systole/tensor/control.h"
 #include "systole/tensor/creation.h"
+#include "systole/tensor/distributions.h"
 #include "systole/tensor/dlpack.h"
 #include "systole/tensor/gradcheck.h"
 #include "systole/tensor/linalg.h"

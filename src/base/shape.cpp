@@ -5,6 +5,8 @@
 #include <limits>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/lasting.h"
@@ -39,9 +41,9 @@ class SymbolTable {
   std::unordered_map<std::string_view, std::int32_t> ids_;
 };
 
-SymbolTable& symbols() {
-  static SymbolTable& table = lasting<SymbolTable>();
-  return table;
+SymbolTable& table() {
+  static SymbolTable& names = lasting<SymbolTable>();
+  return names;
 }
 
 // What the text form can write: docs/ir.md.
@@ -52,6 +54,32 @@ bool is_symbol_name(std::string_view name) {
 }
 
 constexpr std::string_view kWhere = "shape", kDimension = "a dimension";
+constexpr std::size_t kMaxFactors = 16;
+
+std::vector<std::string_view> factors_of(std::string_view product) {
+  std::vector<std::string_view> factors;
+  for (std::size_t begin = 0; begin <= product.size();) {
+    const std::size_t end = std::min(product.find('*', begin), product.size());
+    factors.push_back(product.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return factors;
+}
+
+// One name for a product, in whatever order its factors come.
+std::string product_of(std::vector<std::string_view> factors) {
+  if (factors.size() > kMaxFactors)
+    throw Error(ErrorKind::kLimit, "shape", "a product of too many symbols",
+                "at most " + std::to_string(kMaxFactors), std::to_string(factors.size()));
+  std::sort(factors.begin(), factors.end());
+  std::string product;
+  for (const std::string_view factor : factors) {
+    if (!product.empty()) product += '*';
+    product += factor;
+  }
+  return product;
+}
+
 
 std::int64_t checked_mul(std::int64_t a, std::int64_t b) {
   return systole::checked_mul(a, b, kWhere, kDimension);
@@ -62,23 +90,34 @@ std::int64_t checked_add(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
-Dim Dim::symbol(std::string_view name) { return affine(1, name, 0); }
+Dim Dim::symbol(std::string_view name) {
+  if (name.find('*') != std::string_view::npos)
+    throw Error(ErrorKind::kInvalidArgument, "symbol", "not a name", "one symbol",
+                "\"" + std::string(name) + "\"");
+  return affine(1, name, 0);
+}
 
 Dim Dim::affine(std::int64_t scale, std::string_view name, std::int64_t offset) {
   if (scale > std::numeric_limits<std::int32_t>::max() || scale < std::numeric_limits<std::int32_t>::min())
     throw Error(ErrorKind::kLimit, "shape", "the factor of a symbolic dimension does not fit 32 bits");
   Dim d(offset);
   if (scale == 0) return d;
-  if (!is_symbol_name(name))
-    throw Error(ErrorKind::kInvalidArgument, "symbol", "not a name",
-                "a letter or _, then letters, digits, _, . and $", "\"" + std::string(name) + "\"");
+  std::vector<std::string_view> factors = factors_of(name);
+  for (const std::string_view factor : factors)
+    if (!is_symbol_name(factor))
+      throw Error(ErrorKind::kInvalidArgument, "symbol", "not a name",
+                  "a letter or _, then letters, digits, _, . and $", "\"" + std::string(name) + "\"");
   d.scale_ = static_cast<std::int32_t>(scale);
-  d.symbol_ = symbols().intern(name);
+  d.symbol_ = factors.size() == 1 ? table().intern(name) : table().intern(product_of(std::move(factors)));
   return d;
 }
 
 std::string_view Dim::symbol_name() const {
-  return symbol_ == 0 ? std::string_view{} : symbols().name(symbol_);
+  return symbol_ == 0 ? std::string_view{} : table().name(symbol_);
+}
+
+std::vector<std::string_view> Dim::symbols() const {
+  return symbol_ == 0 ? std::vector<std::string_view>{} : factors_of(symbol_name());
 }
 
 std::string Dim::to_string() const {
@@ -96,8 +135,8 @@ Dim operator+(Dim a, Dim b) {
   if (b.is_static()) return a.is_static() ? Dim(offset) : Dim::affine(a.scale_, a.symbol_name(), offset);
   if (a.is_static() || a.symbol_ == b.symbol_)
     return Dim::affine(static_cast<std::int64_t>(a.scale_) + b.scale_, b.symbol_name(), offset);
-  throw Error(ErrorKind::kShape, "shape", "a dimension may depend on one symbol only", {},
-              a.to_string() + " + " + b.to_string());
+  throw Error(ErrorKind::kShape, "shape", "a sum of different symbols is no dimension",
+              "multiples of one symbol, or of one product of symbols", a.to_string() + " + " + b.to_string());
 }
 
 Dim operator-(Dim a, Dim b) { return a + b * Dim(-1); }
@@ -105,9 +144,14 @@ Dim operator-(Dim a, Dim b) { return a + b * Dim(-1); }
 Dim operator*(Dim a, Dim b) {
   if (a.is_static() && b.is_static()) return checked_mul(a.offset_, b.offset_);
   if (a.is_static()) std::swap(a, b);
-  if (!b.is_static())
-    throw Error(ErrorKind::kShape, "shape", "a product of two symbolic dimensions has no static form", {},
-                a.to_string() + " * " + b.to_string());
+  if (!b.is_static()) {
+    if (a.offset_ != 0 || b.offset_ != 0)
+      throw Error(ErrorKind::kShape, "shape", "a product of symbolic sums is no dimension",
+                  "multiples of symbols, without an offset", a.to_string() + " * " + b.to_string());
+    std::vector<std::string_view> factors = a.symbols();
+    for (const std::string_view factor : b.symbols()) factors.push_back(factor);
+    return Dim::affine(checked_mul(a.scale_, b.scale_), product_of(std::move(factors)), 0);
+  }
   return Dim::affine(checked_mul(a.scale_, b.offset_), a.symbol_name(), checked_mul(a.offset_, b.offset_));
 }
 
@@ -124,8 +168,25 @@ Dim floor_div(Dim a, std::int64_t b) {
   return Dim::affine(a.scale() / b, a.symbol_name(), offset);
 }
 
+std::optional<Dim> exact_quotient(Dim a, Dim b) {
+  if (b.is_static()) {
+    const std::int64_t divisor = b.value();
+    if (divisor <= 0 || a.offset() % divisor != 0 || a.scale() % divisor != 0) return std::nullopt;
+    return floor_div(a, divisor);
+  }
+  if (a.is_static() || a.offset() != 0 || b.offset() != 0 || a.scale() % b.scale() != 0) return std::nullopt;
+  std::vector<std::string_view> left = a.symbols();
+  for (const std::string_view factor : b.symbols()) {
+    const auto at = std::find(left.begin(), left.end(), factor);
+    if (at == left.end()) return std::nullopt;
+    left.erase(at);
+  }
+  const std::int64_t scale = a.scale() / b.scale();
+  return left.empty() ? Dim(scale) : Dim::affine(scale, product_of(std::move(left)), 0);
+}
+
 void SymbolValues::set(std::string_view name, std::int64_t value) {
-  const std::int32_t id = symbols().intern(name);
+  const std::int32_t id = table().intern(name);
   for (Entry& e : values_)
     if (e.symbol == id) {
       e.value = value;
@@ -136,16 +197,19 @@ void SymbolValues::set(std::string_view name, std::int64_t value) {
 
 std::optional<std::int64_t> SymbolValues::find(std::string_view name) const {
   for (const Entry& e : values_)
-    if (symbols().name(e.symbol) == name) return e.value;
+    if (table().name(e.symbol) == name) return e.value;
   return std::nullopt;
 }
 
 Dim SymbolValues::bind(Dim dim) const {
   if (dim.is_static()) return dim;
-  const std::optional<std::int64_t> value = find(dim.symbol_name());
-  if (!value)
-    throw Error(ErrorKind::kNotFound, "shape", "symbol " + std::string(dim.symbol_name()) + " has no value");
-  return checked_add(checked_mul(dim.scale(), *value), dim.offset());
+  std::int64_t size = dim.scale();
+  for (const std::string_view symbol : dim.symbols()) {
+    const std::optional<std::int64_t> value = find(symbol);
+    if (!value) throw Error(ErrorKind::kNotFound, "shape", "symbol " + std::string(symbol) + " has no value");
+    size = checked_mul(size, *value);
+  }
+  return checked_add(size, dim.offset());
 }
 
 bool Shape::is_static() const {

@@ -17,7 +17,7 @@ std::set<std::string> symbols(const ir::Graph& graph) {
   std::set<std::string> names;
   for (std::size_t i = 0; i < graph.inputs().size(); ++i)
     for (const Dim& d : graph.input_type(i).shape)
-      if (!d.is_static()) names.emplace(d.symbol_name());
+      for (const std::string_view symbol : d.symbols()) names.emplace(symbol);
   return names;
 }
 

@@ -93,14 +93,14 @@ ir::Graph read_graph(const Options& options) {
   SymbolValues values;
   std::string symbol;
   for (std::size_t i = 0; i < graph.inputs().size(); ++i)
-    for (const Dim& d : graph.input_type(i).shape) {
-      if (d.is_static()) continue;
-      if (!symbol.empty() && d.symbol_name() != symbol)
-        throw UsageError(
-            fmt::format("{} has the symbolic sizes {} and {}; bind them with systole run or fmt",
-                        options.model, symbol, d.symbol_name()));
-      symbol = d.symbol_name();
-    }
+    for (const Dim& d : graph.input_type(i).shape)
+      for (const std::string_view other : d.symbols()) {
+        if (!symbol.empty() && other != symbol)
+          throw UsageError(
+              fmt::format("{} has the symbolic sizes {} and {}; bind them with systole run or fmt",
+                          options.model, symbol, other));
+        symbol = other;
+      }
   if (symbol.empty()) return graph;
   if (options.batch == 0)
     throw UsageError(fmt::format("{} has the symbolic size {}; give it with --batch", options.model, symbol));

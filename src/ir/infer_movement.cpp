@@ -68,11 +68,11 @@ Types infer_slice(const Call& c) {
       c.fail_shape(fmt::format("slice of axis {} outside the operand", i),
                    fmt::format("0 <= start <= limit <= {}", from[i].to_string()),
                    fmt::format("start {} limit {}", start, limit.to_string()));
-    if (!limit.is_static() && !(limit == from[i]) &&
-        !(limit.symbol_name() == from[i].symbol_name() && limit.scale() == from[i].scale() &&
-          limit.offset() <= from[i].offset()))
-      c.fail_shape(fmt::format("a symbolic limit of axis {} must be that axis's own size or less", i),
-                   from[i].to_string(), limit.to_string());
+    // Another symbol's limit is checked when numbers are bound.
+    if (!limit.is_static() && limit.symbol_name() == from[i].symbol_name() &&
+        limit.scale() == from[i].scale() && limit.offset() > from[i].offset())
+      c.fail_shape(fmt::format("the limit of axis {} is above its size", i), from[i].to_string(),
+                   limit.to_string());
     // ceil((limit - start) / stride)
     shape.push_back(floor_div(limit - Dim(start) + Dim(stride - 1), stride));
   }

@@ -35,9 +35,9 @@ void append(std::string& comment, std::string more) {
 
 // What an op cannot do without: the fields that say what it makes.
 template <class A, class T>
-constexpr bool kRequired =
-    std::is_same_v<T, Literal> || std::is_same_v<T, Shape> || std::is_same_v<T, Dim> ||
-    (std::is_same_v<T, DType> && (std::is_same_v<A, ConvertAttrs> || std::is_same_v<A, IotaAttrs>));
+constexpr bool kRequired = std::is_same_v<T, Literal> || std::is_same_v<T, Shape> || std::is_same_v<T, Dim> ||
+                           (std::is_same_v<T, DType> &&
+                            (std::is_same_v<A, ConvertAttrs> || std::is_same_v<A, IotaAttrs>));
 
 class Parser {
  public:
@@ -49,8 +49,8 @@ class Parser {
     if (!at_name("systole.ir")) fail("not a Systole graph", fmt::format("systole.ir {}", kIrVersion));
     next();
     const Token version = token();
-    if (parse_integer() != kIrVersion)
-      lexer_.fail(version, "a version this reader does not know", std::to_string(kIrVersion));
+    if (const std::int64_t number = parse_integer(); number < 1 || number > kIrVersion)
+      lexer_.fail(version, "a version this reader does not know", fmt::format("1 to {}", kIrVersion));
     std::optional<Graph> last;
     while (token().kind != TokenKind::end) {
       if (last) {
@@ -170,8 +170,13 @@ class Parser {
       if (!accept('*')) return scale;
     }
     if (token().kind != TokenKind::name) fail("not a dimension", "an integer or a symbol");
-    const std::string symbol = token().name;
+    std::string symbols = token().name;
     next();
+    while (accept('*')) {
+      if (token().kind != TokenKind::name) fail("not a product of symbols", "a symbol after *");
+      symbols += "*" + token().name;
+      next();
+    }
     std::int64_t offset = 0;
     if (accept('+'))
       offset = parse_offset();
@@ -179,7 +184,7 @@ class Parser {
       offset = -parse_offset();
     else if (token().kind == TokenKind::number && token().text[0] == '-')
       offset = parse_integer();
-    return located(start, [&] { return Dim::affine(scale, symbol, offset); });
+    return located(start, [&] { return Dim::affine(scale, symbols, offset); });
   }
 
   Shape parse_shape() {

@@ -105,7 +105,7 @@ class FilePrinter {
   explicit FilePrinter(const PrintOptions& options) : options_(options) {}
 
   std::string print_file(const Graph& graph) {
-    std::string text = options_.header ? fmt::format("systole.ir {}\n\n", kIrVersion) : "";
+    std::string text = options_.header ? fmt::format("systole.ir {}\n\n", needed_version(graph)) : "";
     used_graph_names_.insert(graph.name());  // the entry keeps its name
     add_subgraphs(graph);
     std::string main = graph_text(graph, graph.name());

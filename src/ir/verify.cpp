@@ -36,7 +36,7 @@ void check_names(const Graph& graph) {
 struct SymbolCollector {
   std::set<std::string_view>& symbols;
   void operator()(const Dim& v) const {
-    if (!v.is_static()) symbols.insert(v.symbol_name());
+    for (const std::string_view symbol : v.symbols()) symbols.insert(symbol);
   }
   void operator()(const Shape& v) const {
     for (const Dim& d : v) (*this)(d);
@@ -61,7 +61,9 @@ struct SymbolCollector {
 // A symbol gets its number from the arguments, so one that stands in no input could never run.
 void check_symbols(const Graph& graph) {
   std::set<std::string_view> bound, used;
-  for (std::size_t i = 0; i < graph.inputs().size(); ++i) SymbolCollector{bound}(graph.input_type(i).shape);
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i)
+    for (const Dim& d : graph.input_type(i).shape)
+      if (d.symbols().size() == 1) bound.insert(d.symbol_name());  // a product gives no number to its factors
   std::set<const Graph*> done;
   SymbolCollector{used}.add(graph, done);
   for (std::string_view symbol : used)
@@ -69,6 +71,43 @@ void check_symbols(const Graph& graph) {
       throw Error(ErrorKind::kInvalidArgument, "graph @" + graph.name(),
                   fmt::format("symbol {} stands in no input", symbol),
                   "an input whose shape gives it a number");
+}
+
+// Whether the graph has what version 2 of the text form brought.
+struct IsVersion2 {
+  bool operator()(const Dim& v) const { return v.symbols().size() > 1; }
+  bool operator()(const Shape& v) const { return std::any_of(v.begin(), v.end(), *this); }
+  bool operator()(const std::vector<Type>& v) const {
+    return std::any_of(v.begin(), v.end(), [&](const Type& t) { return (*this)(t.shape); });
+  }
+  bool operator()(const AttrMap& v) const {
+    return std::any_of(v.begin(), v.end(),
+                       [&](const auto& entry) { return std::visit(*this, entry.second); });
+  }
+  bool operator()(const auto&) const { return false; }
+
+  bool operator()(const Graph& graph, const Node& node) const {
+    bool found = (*this)(node.types);
+    std::visit(
+        [&]<class A>(const A& a) {
+          A::fields([&](std::string_view, auto member) { found = found || (*this)(a.*member); });
+        },
+        node.attrs);
+    if (node.op != Op::slice || found) return found;
+    const Shape &from = graph.type(node.operands[0]).shape, &limits = node.as<SliceAttrs>().limits;
+    for (std::size_t i = 0; i < limits.size(); ++i)
+      found = found || (!limits[i].is_static() && limits[i].symbol_name() != from[i].symbol_name());
+    return found;
+  }
+};
+
+bool is_version_2(const Graph& graph, std::set<const Graph*>& done) {
+  if (!done.insert(&graph).second) return false;
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+    return IsVersion2{}(graph, node) ||
+           std::any_of(node.graphs.begin(), node.graphs.end(),
+                       [&](const GraphRef& g) { return is_version_2(*g, done); });
+  });
 }
 
 void verify_graph(const Graph& graph, std::set<const Graph*>& done, View& view) {
@@ -192,17 +231,23 @@ void verify(const Graph& graph) {
                 "one or the other");
 }
 
+int needed_version(const Graph& graph) {
+  std::set<const Graph*> done;
+  return is_version_2(graph, done) ? 2 : 1;
+}
+
 SymbolValues match_symbols(const Graph& graph, std::span<const Type> arguments) {
   SymbolValues values;
+  const auto refuse = [&](std::size_t i, const std::string& why) {
+    throw Error(ErrorKind::kShape, fmt::format("input {} \"{}\"", i, graph.input_name(i)), why,
+                graph.input_type(i).to_string(), arguments[i].to_string());
+  };
   if (arguments.size() != graph.inputs().size())
     throw Error(ErrorKind::kShape, "graph @" + graph.name(), "wrong number of arguments",
                 std::to_string(graph.inputs().size()), std::to_string(arguments.size()));
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Type &wanted = graph.input_type(i), &got = arguments[i];
-    const auto fail = [&](const std::string& why) {
-      throw Error(ErrorKind::kShape, fmt::format("input {} \"{}\"", i, graph.input_name(i)), why,
-                  wanted.to_string(), got.to_string());
-    };
+    const auto fail = [&](const std::string& why) { refuse(i, why); };
     if (wanted.shape.size() != got.shape.size()) fail("wrong number of dimensions");
     for (std::size_t d = 0; d < wanted.shape.size(); ++d) {
       const Dim w = wanted.shape[d];
@@ -211,6 +256,7 @@ SymbolValues match_symbols(const Graph& graph, std::span<const Type> arguments) 
         if (w.value() != size) fail(fmt::format("dimension {} differs", d));
         continue;
       }
+      if (w.symbols().size() > 1) continue;  // below, when its factors have their numbers
       const std::int64_t rest = (Dim(size) - Dim(w.offset())).value();
       if (rest % w.scale() != 0 || rest / w.scale() < 0)
         fail(fmt::format("dimension {} is not of the form {}", d, w.to_string()));
@@ -220,6 +266,13 @@ SymbolValues match_symbols(const Graph& graph, std::span<const Type> arguments) 
         fail(fmt::format("dimension {} makes {} = {}, an earlier one {}", d, w.symbol_name(), value, *known));
       values.set(w.symbol_name(), value);
     }
+  }
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Shape& wanted = graph.input_type(i).shape;
+    for (std::size_t d = 0; d < wanted.size(); ++d)
+      if (wanted[d].symbols().size() > 1 && values.bind(wanted[d]) != arguments[i].shape[d])
+        refuse(i, fmt::format("dimension {} is not {} = {}", d, wanted[d].to_string(),
+                              values.bind(wanted[d]).to_string()));
   }
   return values;
 }

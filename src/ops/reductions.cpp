@@ -14,7 +14,7 @@ Value reduce(Value x, Combine kind, Ints axes, bool keep) {
   axes = sorted_axes(std::move(axes), x.rank(), "reduce");
   const Value reduced = graph.add(Op::reduce, {x}, ir::ReduceAttrs{kind, axes});
   if (!keep) return reduced;
-  // A broadcast, since a reshape of two symbolic dimensions has no element count.
+  // A broadcast, since a reshape counts elements, and (N+1)*T has no form as a dimension.
   Shape shape = x.shape();
   for (const std::int64_t axis : axes) shape[static_cast<std::size_t>(axis)] = 1;
   return spread(reduced, shape, axes);

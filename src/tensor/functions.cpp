@@ -62,7 +62,7 @@ Tensor reduced(const Tensor& x, ir::Combine kind, const Axes& which, bool keep, 
   if (axes.empty()) return as_dtype(x, x.dtype());
   const Tensor result = record(ir::Op::reduce, {x}, ir::ReduceAttrs{kind, axes});
   if (!keep) return result;
-  // A broadcast, since a reshape of two symbolic dimensions has no element count.
+  // A broadcast, since a reshape counts elements, and (N+1)*T has no form as a dimension.
   Shape shape = x.shape();
   for (const std::int64_t axis : axes) shape[static_cast<std::size_t>(axis)] = 1;
   if (shape == result.shape()) return result;

@@ -21,6 +21,7 @@
 #include "ops/common.h"
 #include "systole/base/error.h"
 #include "systole/ops.h"
+#include "tensor/any_size.h"
 #include "tensor/frame.h"
 #include "tensor/record.h"
 
@@ -63,7 +64,23 @@ Value positive_uniform(Value key, Shape shape, DType dtype) {
   return ops::sub(scalar_like(u, 1), u);
 }
 
+// The same numbers as standard_normal's by a graph that is the same for every count: number i belongs to pair
+// i or i - pairs.
+Value standard_normal_of_any_count(Value key, const Shape& shape, DType dtype) {
+  ir::Graph& graph = key.graph();
+  const std::int64_t count = shape.count();
+  const Value u = positive_uniform(key, {count + 1}, dtype);
+  const Value pairs = ops::div(ops::dimension(graph, count + 1), ops::constant(graph, Literal::scalar(2)));
+  const Value place = ops::iota(graph, {DType::i32, {count}}, 0);
+  const Value is_left = ops::less(place, pairs);
+  const Value pair = ops::select(is_left, place, ops::sub(place, pairs));
+  const Value radius = ops::sqrt(times(ops::log(ops::take(u, pair, 0)), -2));
+  const Value angle = times(ops::take(u, ops::add(pair, pairs), 0), 2 * std::numbers::pi);
+  return ops::reshape(ops::mul(radius, ops::select(is_left, ops::cos(angle), ops::sin(angle))), shape);
+}
+
 Value standard_normal(Value key, const Shape& shape, DType dtype) {
+  if (recording::AnySizeScope::is_on()) return standard_normal_of_any_count(key, shape, dtype);
   const std::int64_t count = shape.count(), pairs = (count + 1) / 2;
   const Value u = positive_uniform(key, {2 * pairs}, dtype);
   const Value first = ops::slice_axis(u, 0, 0, pairs), second = ops::slice_axis(u, 0, pairs, 2 * pairs);

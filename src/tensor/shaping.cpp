@@ -59,16 +59,10 @@ Tensor reshape(const Tensor& x, Shape shape) {
     open = i;
   }
   if (open) {
-    const Dim elements = from.elements();
-    // N·12 elements over N·4: the symbol drops out.
-    const bool scaled = !known.is_static() && known.offset() == 0 && elements.offset() == 0 &&
-                        known.symbol_name() == elements.symbol_name();
-    const std::int64_t divisor = scaled ? known.scale() : known.is_static() ? known.value() : 0;
-    if (divisor == 0) fail("the axis of -1 could have any size");
-    const Dim total = scaled ? Dim(elements.scale()) : elements;
-    if ((total.offset() % divisor) != 0 || (total.scale() % divisor) != 0)
-      fail("the elements do not fill the shape");
-    shape[*open] = floor_div(total, divisor);
+    if (known == Dim(0)) fail("the axis of -1 could have any size");
+    const std::optional<Dim> rest = exact_quotient(from.elements(), known);
+    if (!rest) fail("the elements do not fill the shape");
+    shape[*open] = *rest;
   } else if (shape.is_static() && from.is_static() && shape.count() != from.count()) {
     fail("the elements do not fill the shape");
   }

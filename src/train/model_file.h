@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,12 +43,16 @@ void check(const ModelDescription& model, const ir::Graph& graph, const std::str
 // The names of kernels with a source of their own that the graph, or one inside it, calls.
 std::set<std::string> kernels_in(const ir::Graph& graph);
 
-// A graph for any batch from graphs of three batch sizes, when they differ only in numbers that grow evenly
-// with it. Throws kUnsupported saying where they differ otherwise.
+// Whether two graphs are the same once both are simplified: with numbers for symbols some of it is constants.
+bool same_work(const ir::Graph& a, const ir::Graph& b);
+
+// A graph for any sizes from graphs of some, when they differ only in numbers that are scale · product of
+// symbols + offset. The first and the last differ in every size, and each size alone differs between two of
+// them. Throws kUnsupported saying where they differ otherwise.
 struct Sized {
-  std::int64_t batch;
+  std::vector<std::int64_t> sizes;  // what each symbol stands for
   ir::Graph graph;
 };
-ir::Graph generalized(const Sized& first, const Sized& second, const Sized& third);
+ir::Graph generalized(std::span<const std::string> symbols, std::span<const Sized> graphs);
 
 }  // namespace systole::training

@@ -4,16 +4,18 @@
 #include "train/write_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/log.h"
 #include "systole/base/error.h"
-#include "systole/compile/passes.h"
 #include "systole/ir/composite.h"
 #include "systole/ir/text.h"
 #include "systole/train/saved_model.h"
+#include "tensor/any_size.h"
 #include "tensor/evaluate.h"
 #include "tensor/record.h"
 #include "tensor/trace.h"
@@ -24,9 +26,9 @@ namespace {
 
 using recording::Traced;
 
-// Unlikely to be a size of something else; and one is far from the others, so that what a kernel's launch
-// rounds up to groups is another number.
-constexpr std::int64_t kBatches[] = {61, 67, 4099};
+// Unlikely to be a size of something else; one is even, so that half of it, rounded, is noticed; and one is
+// far from the others, so that what a kernel's launch rounds up to groups is another number.
+constexpr std::int64_t kBatches[] = {61, 67, 74, 4099};
 
 std::vector<Type> with_batch(std::span<const InputSpec> inputs, Dim batch) {
   std::vector<Type> types;
@@ -55,61 +57,142 @@ bool same_surroundings(const Traced& a, const Traced& b) {
                     [](const Tensor& x, const Tensor& y) { return x.record().get() == y.record().get(); });
 }
 
-// Whether the graph, with these numbers for its symbols, is the other one, once both are simplified: with
-// numbers some of it is constants.
-bool agrees(const ir::Graph& general, const SymbolValues& values, const ir::Graph& fixed) {
-  const auto simplified = [](const ir::Graph& graph) {
-    return passes::run_passes(graph, passes::standard_passes());
-  };
-  return simplified(ir::bind_symbols(general, values)).same_structure(simplified(fixed));
-}
-
 [[noreturn]] void refuse_sizes() {
   throw Error(ErrorKind::kUnsupported, "save",
               "the model does different things for different sizes of its inputs");
 }
 
-// For any batch: what the function does for three numbers in its place; or, where that differs in more than
-// sizes (a mean over the batch), with a symbol in its place. What code does with a symbol that wants a number
-// is anyone's guess, so that graph must agree with those of the numbers.
-Traced traced_for_any_batch(const tree::FlatFunction& fn, std::span<const InputSpec> inputs) {
-  std::vector<Traced> all;
-  for (const std::int64_t batch : kBatches) all.push_back(traced(fn, with_batch(inputs, batch)));
-  if (!same_surroundings(all[0], all[1]) || !same_surroundings(all[0], all[2])) refuse_sizes();
-  try {
-    all[0].graph =
-        generalized({kBatches[0], all[0].graph}, {kBatches[1], all[1].graph}, {kBatches[2], all[2].graph});
-    return std::move(all[0]);
-  } catch (const Error& error) {
-    log(LogLevel::info, fmt::format("save: {}", error.what()));
-  }
-  Traced general = traced(fn, with_batch(inputs, Dim::symbol(kBatchSymbol)));
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    SymbolValues values;
-    values.set(kBatchSymbol, kBatches[i]);
-    if (!same_surroundings(general, all[i]) || !agrees(general.graph, values, all[i].graph)) refuse_sizes();
-  }
-  return general;
+std::vector<std::string> symbols_of(std::span<const Type> types) {
+  std::vector<std::string> symbols;
+  for (const Type& type : types)
+    for (const Dim& dim : type.shape)
+      for (const std::string_view symbol : dim.symbols())
+        if (std::find(symbols.begin(), symbols.end(), symbol) == symbols.end()) symbols.emplace_back(symbol);
+  return symbols;
 }
 
-// For symbols of the caller's own, checked with numbers in their places.
-Traced traced_for_symbols(const tree::FlatFunction& fn, std::span<const Type> types) {
-  Traced general = traced(fn, types);
-  for (const std::int64_t first : {7, 9}) {
-    SymbolValues values;
-    std::int64_t next = first;
-    std::vector<Type> bound(types.begin(), types.end());
-    for (Type& type : bound)
-      for (std::size_t i = 0; i < type.shape.size(); ++i) {
-        Dim& dim = type.shape[i];
-        if (dim.is_static()) continue;
-        if (!values.find(dim.symbol_name())) values.set(dim.symbol_name(), next += 4);
-        dim = values.bind(dim);
-      }
-    const Traced fixed = traced(fn, bound);
-    if (!same_surroundings(general, fixed) || !agrees(general.graph, values, fixed.graph)) refuse_sizes();
+using Sizes = std::vector<std::int64_t>;  // one for each symbol
+
+// Numbers for the symbols: all as in `first`, each alone another, then all others. They are small: a model
+// may have a greatest length.
+std::vector<Sizes> sizes_to_try(std::size_t symbols) {
+  Sizes first, last;
+  for (std::size_t k = 0; k < symbols; ++k) {
+    first.push_back(11 + 4 * static_cast<std::int64_t>(k));
+    last.push_back(8 + 2 * static_cast<std::int64_t>(k));
   }
-  return general;
+  std::vector<Sizes> all{first};
+  for (std::size_t k = 0; k < symbols; ++k) {
+    all.push_back(first);
+    all.back()[k] += 2;
+  }
+  all.push_back(last);
+  return all;
+}
+
+// A function recorded for sizes that are symbols.
+class SymbolicTrace {
+ public:
+  SymbolicTrace(const tree::FlatFunction& fn, std::vector<Type> types, std::vector<std::string> symbols,
+                std::vector<Sizes> sizes)
+      : fn_(fn), types_(std::move(types)), symbols_(std::move(symbols)), sizes_(std::move(sizes)) {}
+
+  // What the function does for numbers in the symbols' places, as one graph.
+  Traced by_numbers() const {
+    try {
+      return by_numbers(false);
+    } catch (const Error& error) {
+      log(LogLevel::info, fmt::format("save: {}", error.what()));
+    }
+    return by_numbers(true);
+  }
+
+  // What it does for the symbols. What code does with a symbol that wants a number is anyone's guess, so the
+  // graph must agree with those of the numbers.
+  Traced by_symbols() const {
+    Traced general = traced(fn_, types_);
+    for (const Sizes& numbers : sizes_) {
+      const Traced fixed = traced_with(numbers);
+      if (!same_surroundings(general, fixed) ||
+          !same_work(ir::bind_symbols(general.graph, values_of(numbers)), fixed.graph))
+        refuse_sizes();
+    }
+    return general;
+  }
+
+  [[noreturn]] void refuse(const Error& by_symbols, const Error& by_numbers) const {
+    throw Error(by_symbols.kind(), "save",
+                fmt::format("no graph for every {}: with symbols: {}; with numbers in their places: {}",
+                            fmt::join(symbols_, ", "), by_symbols.what(), by_numbers.what()));
+  }
+
+ private:
+  SymbolValues values_of(const Sizes& numbers) const {
+    SymbolValues values;
+    for (std::size_t k = 0; k < symbols_.size(); ++k) values.set(symbols_[k], numbers[k]);
+    return values;
+  }
+
+  Traced traced_with(const Sizes& numbers) const {
+    std::vector<Type> bound = types_;
+    for (Type& type : bound)
+      for (std::size_t i = 0; i < type.shape.size(); ++i)
+        type.shape[i] = values_of(numbers).bind(type.shape[i]);
+    return traced(fn_, bound);
+  }
+
+  Traced by_numbers(bool any_size) const {
+    const recording::AnySizeScope scope(any_size);
+    std::vector<Traced> all;
+    std::vector<Sized> graphs;
+    for (const Sizes& numbers : sizes_) {
+      all.push_back(traced_with(numbers));
+      if (!same_surroundings(all[0], all.back())) refuse_sizes();
+      graphs.push_back({numbers, all.back().graph});
+    }
+    all[0].graph = generalized(symbols_, graphs);
+    return std::move(all[0]);
+  }
+
+  const tree::FlatFunction& fn_;
+  const std::vector<Type> types_;
+  const std::vector<std::string> symbols_;
+  const std::vector<Sizes> sizes_;
+};
+
+Traced traced_for_any_batch(const tree::FlatFunction& fn, std::span<const InputSpec> inputs) {
+  std::vector<Sizes> sizes;
+  for (const std::int64_t batch : kBatches) sizes.push_back({batch});
+  const SymbolicTrace trace(fn, with_batch(inputs, Dim::symbol(kBatchSymbol)), {std::string(kBatchSymbol)},
+                            sizes);
+  std::optional<Error> by_numbers;
+  try {
+    return trace.by_numbers();
+  } catch (const Error& error) {
+    by_numbers = error;
+  }
+  try {
+    return trace.by_symbols();
+  } catch (const Error& error) {
+    trace.refuse(error, *by_numbers);
+  }
+}
+
+// For symbols of the caller's own. Code that asks for a size (x.size(1)) fails with them.
+Traced traced_for_symbols(const tree::FlatFunction& fn, std::span<const Type> types) {
+  const std::vector<std::string> symbols = symbols_of(types);
+  const SymbolicTrace trace(fn, {types.begin(), types.end()}, symbols, sizes_to_try(symbols.size()));
+  std::optional<Error> by_symbols;
+  try {
+    return trace.by_symbols();
+  } catch (const Error& error) {
+    by_symbols = error;
+  }
+  try {
+    return trace.by_numbers();
+  } catch (const Error& error) {
+    trace.refuse(*by_symbols, error);
+  }
 }
 
 Traced traced(const tree::FlatFunction& fn, std::span<const InputSpec> inputs, const SaveOptions& options) {
@@ -117,16 +200,20 @@ Traced traced(const tree::FlatFunction& fn, std::span<const InputSpec> inputs, c
   for (const InputSpec& input : inputs) types.push_back(input.type);
   if (!std::all_of(types.begin(), types.end(), [](const Type& type) { return type.shape.is_static(); }))
     return traced_for_symbols(fn, types);
-  if (options.any_batch && types[0].shape.rank() > 0) {
-    try {
-      return traced_for_any_batch(fn, inputs);
-    } catch (const Error& error) {
-      // A model that is wrong throws again below.
-      log(LogLevel::warn, fmt::format("save: the model takes batches of {} only: {}",
-                                      types[0].shape[0].to_string(), error.what()));
-    }
+  if (!options.any_batch || types[0].shape.rank() == 0) return traced(fn, types);
+  std::optional<Error> reason;
+  try {
+    return traced_for_any_batch(fn, inputs);
+  } catch (const Error& error) {
+    reason = error;
   }
-  return traced(fn, types);
+  Traced one = traced(fn, types);  // a model that is wrong throws here
+  log(LogLevel::warn,
+      fmt::format(
+          "save: the model takes batches of {} only: {}. Leave divisions by the batch size to mean(), or "
+          "save with the batch that is needed; SaveOptions::any_batch = false says that one is meant",
+          types[0].shape[0].to_string(), reason->message()));
+  return one;
 }
 
 std::vector<std::string> numbered(std::vector<std::string> given, std::size_t count, const std::string& word,

@@ -1,7 +1,8 @@
 #pragma once
 
-// Shapes. A dimension is a number, or scale·symbol + offset for one named symbol (a batch size N, say) that
-// is given a number before a graph is compiled. Arithmetic that leaves this form is a typed error.
+// Shapes. A dimension is a number, or scale·symbol + offset for one named symbol (a batch size N, say) or a
+// product of several (batch size and length, B*T), which are given numbers before a graph is compiled.
+// Arithmetic that leaves this form is a typed error.
 
 #include <concepts>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "systole/base/dtype.h"
 #include "systole/base/export.h"
@@ -24,19 +26,20 @@ class SYSTOLE_API Dim {
   template <std::integral T>
   constexpr Dim(T value) : offset_(static_cast<std::int64_t>(value)) {}  // a number is a dimension
   static Dim symbol(std::string_view name);                              // the symbol itself
-  static Dim affine(std::int64_t scale, std::string_view name, std::int64_t offset);
+  static Dim affine(std::int64_t scale, std::string_view name, std::int64_t offset);  // name: "N", "B*T"
 
   bool is_static() const { return symbol_ == 0; }
   std::int64_t value() const { return offset_; }  // of a static dimension
   std::int64_t scale() const { return scale_; }
   std::int64_t offset() const { return offset_; }
-  std::string_view symbol_name() const;  // empty when static
+  std::string_view symbol_name() const;           // what scale multiplies, "N" or "B*T"; empty when static
+  std::vector<std::string_view> symbols() const;  // its factors in order, {"B", "T"}
   std::string to_string() const;
 
   friend constexpr bool operator==(const Dim&, const Dim&) = default;
-  friend SYSTOLE_API Dim operator+(Dim a,
-                                   Dim b);  // these throw kShape when the result is not affine in one symbol,
-  friend SYSTOLE_API Dim operator-(Dim a, Dim b);  // and kLimit when it does not fit 64 bits
+  // These throw kShape when the result is not of this form, and kLimit when it does not fit 64 bits.
+  friend SYSTOLE_API Dim operator+(Dim a, Dim b);
+  friend SYSTOLE_API Dim operator-(Dim a, Dim b);
   friend SYSTOLE_API Dim operator*(Dim a, Dim b);
   // a / b rounded down, when that is exact for every value of the symbol.
   friend SYSTOLE_API Dim floor_div(Dim a, std::int64_t b);
@@ -44,10 +47,12 @@ class SYSTOLE_API Dim {
  private:
   std::int64_t offset_ = 0;
   std::int32_t scale_ = 0;
-  std::int32_t symbol_ = 0;  // index into the table of symbol names; 0: none
+  std::int32_t symbol_ = 0;  // index into the table of names, of products too; 0: none
 };
 
 SYSTOLE_API Dim floor_div(Dim a, std::int64_t b);
+// The d of a = b * d, for every value of the symbols (12*B*T over 4*T is 3*B); nothing when there is none.
+SYSTOLE_API std::optional<Dim> exact_quotient(Dim a, Dim b);
 
 // What each symbol stands for; a linear list, since graphs have one or two.
 class SYSTOLE_API SymbolValues {
@@ -71,6 +76,7 @@ class SYSTOLE_API Shape {
   Shape(std::initializer_list<Dim> dims) : dims_(dims) {}
   explicit Shape(std::span<const Dim> dims) : dims_(dims) {}
   explicit Shape(std::span<const std::int64_t> dims) : dims_(dims.begin(), dims.end()) {}
+  explicit Shape(const std::vector<std::int64_t>& dims) : dims_(dims.begin(), dims.end()) {}
   explicit Shape(const Ints& dims) : dims_(dims.begin(), dims.end()) {}
 
   int rank() const { return static_cast<int>(dims_.size()); }

@@ -122,7 +122,7 @@ struct BroadcastAttrs {
 
 struct SliceAttrs {
   Ints starts;
-  Shape limits;  // may be symbolic: a slice that keeps the batch axis whole
+  Shape limits;  // may be symbolic: all of a batch axis, or as many rows as another axis has
   Ints strides;
   template <class V>
   static void fields(V&& v) {

@@ -22,7 +22,9 @@
 
 namespace systole::ir {
 
-inline constexpr int kIrVersion = 1;
+// The newest version of the text form. 2 adds dimensions that are products of symbols and slices whose limit
+// is another symbol than the axis's; a graph without them is still written as 1.
+inline constexpr int kIrVersion = 2;
 inline constexpr int kMaxGraphDepth = 64;                  // sub-graphs inside sub-graphs
 inline constexpr std::int64_t kMaxExpandedSize = 1 << 24;  // nodes, a sub-graph counted wherever it is used
 
@@ -197,6 +199,9 @@ SYSTOLE_API SymbolValues match_symbols(const Graph& graph, std::span<const Type>
 
 // The graph with every symbol replaced by its number, sub-graphs included.
 SYSTOLE_API Graph bind_symbols(const Graph& graph, const SymbolValues& values);
+
+// The first version of the text form that has all that the graph uses.
+SYSTOLE_API int needed_version(const Graph& graph);
 
 inline const Type& Value::type() const { return graph_->type(id_); }
 

@@ -27,6 +27,7 @@
 #include "systole/base/shape.h"
 #include "systole/runtime.h"
 #include "systole/tensor/axes.h"
+#include "systole/tensor/shape_of.h"
 
 namespace systole {
 
@@ -129,6 +130,10 @@ class SYSTOLE_API Tensor {
 
   // The usual functions as methods, for chains.
   Tensor reshape(Shape shape) const;  // one axis may be -1
+  template <SizeRange R>
+  Tensor reshape(const R& sizes) const {
+    return reshape(shape_of(sizes));
+  }
   Tensor transpose(Ints permutation = {}) const;
   Tensor flatten(std::int64_t first_axis = 0) const;
   Tensor squeeze(const Axes& axes = {}) const;

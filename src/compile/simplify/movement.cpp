@@ -93,6 +93,23 @@ R slice_chain(M m) {
   return m.graph.add(Op::slice, {operand(m[0])}, merged);
 }
 
+// The part is taken first, from the other end, and then turned.
+R slice_of_reverse(M m) {
+  if (!made_by(m[0], Op::reverse) || !m[0].shape().is_static() || !m.type().shape.is_static()) return {};
+  ir::SliceAttrs part = m.attrs<ir::SliceAttrs>();
+  const ir::AxesAttrs& turned = maker(m[0]).as<ir::AxesAttrs>();
+  for (const std::int64_t axis : turned.axes) {
+    const std::size_t i = index(axis);
+    const std::int64_t size = m[0].shape()[i].value(), count = m.type().shape[i].value();
+    if (count == 0) return {};
+    if (count == 1) part.strides[i] = 1;  // it has no meaning and might be huge
+    const std::int64_t first = part.starts[i], last = first + (count - 1) * part.strides[i];
+    part.starts[i] = size - 1 - last;
+    part.limits[i] = size - first;
+  }
+  return m.graph.add(Op::reverse, {m.graph.add(Op::slice, {operand(m[0])}, part)}, turned);
+}
+
 R pad_of_nothing(M m) {
   const auto& a = m.attrs<ir::PadAttrs>();
   return all_zero(a.low) && all_zero(a.high) && all_zero(a.interior) ? m[0] : Value();
@@ -214,6 +231,7 @@ constexpr Rule kRules[] = {
     {Op::slice, unmoved},
     {Op::slice, moved_scalar},
     {Op::slice, slice_chain},
+    {Op::slice, slice_of_reverse},
     {Op::pad, pad_of_nothing},
     {Op::concat, concat_operands},
     {Op::reverse, moved_scalar},

@@ -108,6 +108,18 @@ const Case kCases[] = {
      "%y = convolution(%x, %k) {layout=\"b01f_01io->b01f\", strides=[2,1], pad_low=[1,0], pad_high=[2,1], "
      "kernel_dilation=[1,2], "
      "feature_groups=2} return %y"},
+    // The gradient by the kernel has operands exchanged.
+    {"convolution transposed", "%x: f64[2,3,4,4], %k: f64[3,2,2,6]",
+     "%y = convolution(%x, %k) {layout=\"b01f_01io->b01f\", operand_dilation=[2,3], kernel_dilation=[1,2], "
+     "pad_low=[1,2], pad_high=[2,1], reverse=[1,1], feature_groups=2} return %y"},
+    {"convolution transposed without holes", "%x: f64[2,1,3,5], %k: f64[4,5,4,3]",
+     "%y = convolution(%x, %k) {layout=\"b01f_oi01->b01f\", pad_low=[3,2], pad_high=[3,1], reverse=[1,1]} "
+     "return %y"},
+    {"convolution of an operand with holes", "%x: f64[2,4,3], %k: f64[3,3,2]",
+     "%y = convolution(%x, %k) {layout=\"b0f_0io->b0f\", operand_dilation=[3], pad_low=[1]} return %y"},
+    {"convolution flipped along one axis", "%x: f64[1,4,3,2], %k: f64[2,3,2,2]",
+     "%y = convolution(%x, %k) {layout=\"b01f_01io->b01f\", operand_dilation=[1,2], reverse=[0,1]} return "
+     "%y"},
     {"convolution batch groups", "%x: f64[4,7,3], %k: f64[2,3,6]",
      "%y = convolution(%x, %k) {layout=\"b0f_0io->b0f\", strides=[2], pad_low=[1], batch_groups=2} return "
      "%y"},

@@ -183,6 +183,65 @@ TEST_F(OneDnn, TakesConvolutionsAndTheirGradients) {
   }
 }
 
+// Its gradient by the kernel was a generated kernel, at a hundredth of the speed.
+TEST_F(OneDnn, TakesTransposedConvolutionsAndTheirGradients) {
+  struct Transposed {
+    const char* name;
+    Shape x, w, y;  // w as PyTorch has it: [in, out / groups, height, width]
+    std::int64_t stride, padding, dilation, groups;
+  };
+  for (const Transposed& each :
+       {Transposed{"doubled", {2, 8, 8, 16}, {16, 8, 4, 4}, {2, 16, 16, 8}, 2, 1, 1, 1},
+        {"one point", {4, 1, 1, 100}, {100, 32, 4, 4}, {4, 4, 4, 32}, 1, 0, 1, 1},
+        {"as large", {2, 9, 9, 8}, {8, 12, 3, 3}, {2, 9, 9, 12}, 1, 1, 1, 1},
+        {"one more", {2, 7, 7, 6}, {6, 10, 3, 3}, {2, 14, 14, 10}, 2, 1, 1, 1},
+        {"dilated", {2, 6, 6, 8}, {8, 8, 3, 3}, {2, 15, 15, 8}, 2, 0, 2, 1},
+        {"groups", {2, 7, 7, 8}, {8, 6, 3, 3}, {2, 15, 15, 12}, 2, 0, 1, 2}}) {
+    SCOPED_TRACE(each.name);
+    ir::ConvolutionAttrs attrs;
+    attrs.layout = "b01f_oi01->b01f";
+    attrs.strides = {each.stride, each.stride};
+    attrs.pad_low = attrs.pad_high = {each.padding, each.padding};
+    attrs.kernel_dilation = {each.dilation, each.dilation};
+    attrs.feature_groups = each.groups;
+    Graph graph("main");
+    const Value x = graph.input("x", {DType::f32, each.x}), w = graph.input("w", {DType::f32, each.w});
+    graph.output(ops::conv_input_grad(x, w, each.y, attrs), "y");
+    expect_calls(graph, {"onednn.convolution_input_grad"});
+    // With holes in the kernel its gradient has strides, and is read as a forward convolution.
+    const char* const by_kernel = each.dilation > 1 ? "onednn.convolution" : "onednn.convolution_weight_grad";
+    std::vector<std::string> names = {"onednn.convolution", "onednn.convolution_input_grad", by_kernel};
+    std::sort(names.begin(), names.end());
+    expect_calls(autodiff::vjp(graph, {0, 1}), names);
+  }
+}
+
+// Of sequences: images of one row.
+TEST_F(OneDnn, TakesConvolutionsOfOneDimensionAndTheirGradients) {
+  for (const std::int64_t stride : {1, 2}) {
+    for (const bool is_last : {true, false}) {
+      SCOPED_TRACE(std::to_string(stride) + (is_last ? " channels last" : " channels first"));
+      ir::ConvolutionAttrs attrs;
+      attrs.layout = is_last ? "b0f_oi0->b0f" : "bf0_oi0->bf0";
+      attrs.strides = {stride};
+      attrs.pad_low = attrs.pad_high = {1};
+      const Shape image = is_last ? Shape{4, 40, 16} : Shape{4, 16, 40};
+      Graph graph("main");
+      const Value x = graph.input("x", {DType::f32, image}), w = graph.input("w", {DType::f32, {24, 16, 3}});
+      const Value y = graph.add(ir::Op::convolution, {x, w}, attrs);
+      graph.output(y, "y");
+      expect_calls(graph, {"onednn.convolution"});
+      const std::vector<std::string> all = {"onednn.convolution", "onednn.convolution_input_grad",
+                                            "onednn.convolution_weight_grad"};
+      expect_calls(autodiff::vjp(graph, {0, 1}), all);
+      Graph transposed("main");
+      const Value grad = transposed.input("grad", y.type()), kernel = transposed.input("w", {DType::f32, {24, 16, 3}});
+      transposed.output(ops::conv_input_grad(grad, kernel, image, attrs), "x");
+      expect_calls(autodiff::vjp(transposed, {0, 1}), all);
+    }
+  }
+}
+
 TEST_F(OneDnn, GivesGradientsOfKernelsInTheOrderTheyAreWantedIn) {
   for (const char* const layout : {"b01f_01io->b01f", "bf01_oi01->bf01"}) {
     ir::ConvolutionAttrs attrs;

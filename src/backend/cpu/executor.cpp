@@ -55,7 +55,8 @@ class CpuTarget final : public lower::Target {
   ir::Graph restated(const ir::Graph& graph) const override { return with_lstm_loops(graph); }
   ir::Graph adapted(const ir::Graph& graph) const override {
     if (!onednn_absence().empty()) return graph;
-    const ir::Graph images = patterns::with_channels_last(graph, patterns::ChannelsLast::images);
+    const ir::Graph images =
+        patterns::with_channels_last(patterns::with_images(graph), patterns::ChannelsLast::images);
     return passes::run_passes(patterns::with_gradients_in_order(images), passes::standard_passes());
   }
   bool reads_moved(const ir::Node& reader, std::size_t operand, const lower::Strided& view) const override {

@@ -149,7 +149,14 @@ std::string read_convolution(const ir::Graph& graph, const ir::Node& node, Convo
   const bool reversed = (reverse[0] == 1 || kernel[0] == 1) && (reverse[1] == 1 || kernel[1] == 1);
   const bool plain =
       (reverse[0] == 0 || kernel[0] == 1) && (reverse[1] == 0 || kernel[1] == 1) && all(stretched, 1);
-  const bool is_small = kernel[0] < result[0] || kernel[1] < result[1];
+  // Of small images the sizes do not say what it is: what sums over the first axis of both, as of two
+  // batches, is the gradient of a kernel. A forward one would need both turned round.
+  const auto fits_gradient = [&](std::size_t i) {
+    return low[i] >= 0 && padding_after(operand[i], result[i], kernel[i], dilations[i], strides[i], low[i]);
+  };
+  const bool sums_batches =
+      axes.operand_feature == 0 && axes.kernel_input == 0 && fits_gradient(0) && fits_gradient(1);
+  const bool is_small = !sums_batches && (kernel[0] < result[0] || kernel[1] < result[1]);
   if (attrs.batch_groups != 1 && (attrs.feature_groups != 1 || !plain)) return "groups of batches";
   if (plain && attrs.batch_groups == 1 && (is_small || attrs.feature_groups != 1 || !all(strides, 1))) {
     out.kind = Kind::forward;
@@ -231,6 +238,34 @@ ir::Graph with_channels_last(const ir::Graph& graph, ChannelsLast which) {
         r.graph.add(Op::convolution,
                     {turned(r.operands[0], orders.operand), turned(r.operands[1], orders.kernel)}, attrs);
     return ir::Values{turned(made, inverse(orders.result))};
+  });
+}
+
+ir::Graph with_images(const ir::Graph& graph) {
+  return ir::rewrite(graph, [&](const ir::Rewrite& r) -> std::optional<ir::Values> {
+    if (r.node.op != Op::convolution) return std::nullopt;
+    auto attrs = r.node.as<ir::ConvolutionAttrs>();
+    const ir::ConvolutionAxes axes = ir::parse_convolution_layout(attrs.layout);
+    if (axes.operand_spatial.size() != 1) return std::nullopt;
+    const auto with_row = [](const ir::Value& x, std::int64_t axis) {
+      Ints sizes = x.shape().dims();
+      sizes.insert(sizes.begin() + axis, 1);
+      return ops::reshape(x, Shape(sizes));
+    };
+    std::string layout;
+    for (const char c : attrs.layout) layout += c == '0' ? std::string("01") : std::string(1, c);
+    attrs.layout = layout;
+    const auto prepend = [](Ints& list, std::int64_t value) {
+      if (!list.empty()) list.insert(list.begin(), value);
+    };
+    for (Ints* const list : {&attrs.strides, &attrs.operand_dilation, &attrs.kernel_dilation})
+      prepend(*list, 1);
+    for (Ints* const list : {&attrs.pad_low, &attrs.pad_high, &attrs.reverse}) prepend(*list, 0);
+    const ir::Value made = r.graph.add(
+        Op::convolution,
+        {with_row(r.operands[0], axes.operand_spatial[0]), with_row(r.operands[1], axes.kernel_spatial[0])},
+        attrs);
+    return ir::Values{ops::reshape(made, r.node.types[0].shape)};
   });
 }
 

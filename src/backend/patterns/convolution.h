@@ -35,6 +35,9 @@ enum class ChannelsLast { all, images };
 bool is_channels_last(const ir::Node& node, const Convolution& convolution,
                       ChannelsLast which = ChannelsLast::all);
 
+// Every convolution of one dimension as one of images of one row.
+ir::Graph with_images(const ir::Graph& graph);
+
 // Every convolution of the graph in that order, with transposes around it where needed.
 ir::Graph with_channels_last(const ir::Graph& graph, ChannelsLast which = ChannelsLast::all);
 

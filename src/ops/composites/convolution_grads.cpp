@@ -7,11 +7,15 @@
 // by w: x is the operand with batch and features traded, grad is the kernel; stride and kernel dilation trade
 // places.
 //       Feature groups become batch groups, which is what pairs each group of x with its own group of
-//       outputs.
+//       outputs. Of a transposed convolution, whose x has holes and whose kernel is flipped, x and grad trade
+//       places, which turns the result round: then nothing has holes and nothing is flipped, and it is what
+//       the gradient of a convolution is, as libraries know it.
 //
 // High padding follows from the wanted size, so a stride that leaves a remainder needs nothing special.
 
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -182,12 +186,52 @@ Values build_input_grad(Graph& body, const Values& operands, const ir::AttrMap& 
   return {convert(result, kernel.dtype())};
 }
 
+bool is_all(const Ints& list, std::int64_t value) {
+  return std::all_of(list.begin(), list.end(), [&](std::int64_t x) { return x == value; });
+}
+
+// x is the kernel and grad the operand. With E the dilation of x and D that of the kernel, dw[k] is the sum
+// of x[o]·grad[i] where E·o = D·k + i - low, so i = E·o + D·(K-1-k) - (D·(K-1) - low).
+Value exchanged_weight_grad(Graph& body, const Operands& check, const Forward& f, Value grad, Value x) {
+  const LayoutParts parts = layout_parts(f.attrs.layout);
+  const std::int64_t groups = f.attrs.feature_groups;
+  ConvolutionAttrs back;
+  back.layout = fmt::format("{}_{}->{}", renamed(parts.result, "bf", "fb"),
+                            renamed(parts.operand, "bf", "io"), renamed(parts.kernel, "io", "fb"));
+  back.strides = f.attrs.kernel_dilation;
+  back.kernel_dilation = f.attrs.operand_dilation;
+  back.batch_groups = groups;
+  back.dtype = grad.dtype();
+  Ints flipped;
+  for (std::size_t i = 0; i < f.spatial; ++i) {
+    const Dim reach = spread_size(f.kernel_size(i), f.attrs.kernel_dilation[i]) - Dim(1);
+    const Dim low = reach - Dim(f.attrs.pad_low[i]);
+    const Dim high = reach + spread_size(f.input_size(i), f.attrs.operand_dilation[i]) - f.grad_size(i) - low;
+    if (!low.is_static() || !high.is_static())
+      check.refuse(ErrorKind::kShape, "the spatial sizes must be known", "numbers");
+    back.pad_low.push_back(low.value());
+    back.pad_high.push_back(high.value());
+    if (f.attrs.reverse[i] == 0) flipped.push_back(f.axes.kernel_spatial[i]);
+  }
+  Value dw = body.add(ir::Op::convolution, {grad, x}, std::move(back));
+  // It has the groups on the other axis: [o/g, i] is wanted as [o, i/g].
+  ir::ConvolutionAxes axes = f.axes;
+  std::swap(axes.kernel_input, axes.kernel_output);
+  dw = regrouped(dw, axes, groups);
+  return flipped.empty() ? dw : reverse(dw, std::move(flipped));
+}
+
 Values build_weight_grad(Graph& body, const Values& operands, const ir::AttrMap& map) {
   const Operands check(operands, 2);
   for (const std::size_t i : {0, 1}) check.check_dtype(i, kFloats);
   const Value grad = operands[0], x = operands[1];
   const Forward f = check_forward(check, map, x.shape(), ir::get_shape(map, "shape"), grad);
   if (nothing_flows(f)) return {full(body, {x.dtype(), f.kernel}, 0)};
+  const DType computed = product_dtype(grad, x);
+  const bool is_transposed = !is_all(f.attrs.operand_dilation, 1) || is_all(f.attrs.reverse, 1);
+  if (is_transposed && is_all(f.attrs.strides, 1))
+    return {convert(exchanged_weight_grad(body, check, f, convert(grad, computed), convert(x, computed)),
+                    x.dtype())};
 
   const LayoutParts parts = layout_parts(f.attrs.layout);
   ConvolutionAttrs back;
@@ -209,7 +253,6 @@ Values build_weight_grad(Graph& body, const Values& operands, const ir::AttrMap&
     back.pad_high.push_back(high.value());
     if (f.attrs.reverse[i] != 0) flipped.push_back(f.axes.kernel_spatial[i]);
   }
-  const DType computed = product_dtype(grad, x);
   back.dtype = computed;
   const Value product =
       body.add(ir::Op::convolution, {convert(x, computed), convert(grad, computed)}, std::move(back));

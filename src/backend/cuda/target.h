@@ -31,6 +31,7 @@ class Target final : public lower::Target {
     // A GPU does ten operations in the time in which it moves a byte.
     return {.nodes = 400,
             .buffers = 500,
+            .inlined_cost_of_many = 4,
             .repeated_cost = 40,
             .cuts_rows = true,
             .judges = true,

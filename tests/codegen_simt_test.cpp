@@ -101,6 +101,35 @@ TEST(SimtKernels, FewRowsLeaveNoWarpIdle) {
   EXPECT_FALSE(has(small, "S_BARRIER")) << small.source;
 }
 
+// Columns of 65536 points are cut in 512 chunks: not every group of the next pass adds up the sums of all.
+TEST(SimtKernels, SumsOfManyChunksAreAddedUpOnce) {
+  Graph graph("centred");
+  const Value x = graph.input("x", {DType::f32, {65'536, 64}});
+  graph.output(ops::sub(x, ops::broadcast(ops::sum(x, {0}), x.shape(), {1})));
+  const lower::Program program = lower::make_program(graph, Cutting());
+  const std::vector<Kernel> kernels = codegen::make_kernels(program.steps.at(0), "kernel", Dialect::cuda);
+  ASSERT_EQ(kernels.size(), 3u);
+  EXPECT_EQ(kernels[1].name, "kernel_pass1_total");
+  EXPECT_TRUE(has(kernels[1], "c < 512")) << kernels[1].source;
+  EXPECT_FALSE(has(kernels[2], "of_chunk")) << kernels[2].source;
+}
+
+// A result that the first pass stored is read again rather than what it is made of.
+TEST(SimtKernels, ALaterPassReadsWhatAnEarlierOneStored) {
+  Graph graph("gradients");
+  const Type type{DType::bf16, {65'536, 64}};
+  const Value g = ops::add(graph.input("a", type), graph.input("b", type));
+  const Value sum = ops::sum(ops::convert(g, DType::f32), {0});
+  graph.output(g);
+  graph.output(ops::sub(ops::convert(g, DType::f32), ops::broadcast(sum, type.shape, {1})));
+  const lower::Program program = lower::make_program(graph, Cutting());
+  const std::vector<Kernel> kernels = codegen::make_kernels(program.steps.at(0), "kernel", Dialect::cuda);
+  ASSERT_EQ(kernels.size(), 3u);
+  EXPECT_TRUE(has(kernels[0], "(w0, in0") || has(kernels[0], ", in0 + ")) << kernels[0].source;
+  EXPECT_FALSE(has(kernels[2], ", in0 + ") || has(kernels[2], ", in1 + ")) << kernels[2].source;
+  EXPECT_TRUE(has(kernels[2], "was0, out0 + ")) << kernels[2].source;
+}
+
 // The launch that puts chunks together reads what belongs to rows first: both are on their way at one time.
 TEST(SimtKernels, WhatBelongsToRowsIsReadBeforeTheSumsOfChunks) {
   Graph graph("sum");

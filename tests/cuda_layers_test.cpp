@@ -220,7 +220,7 @@ TEST_F(CudaPreference, AnUnknownNameIsAnErrorThatListsTheKnown) {
       error_of(ErrorKind::kInvalidArgument, [] { refusal_of("cudnn.softmax", pool()); });
   for (const char* part : {"SYSTOLE_CUDA_PREFER", "cudnn.softmax",
                            "cudnn.pooling, cudnn.few_channels, cudnn.batch_norm, cudnn.rnn, cudnn.rnn_grad, "
-                           "cublasLt or early_launch, - before"})
+                           "systole.lstm, cublasLt or early_launch, - before"})
     EXPECT_NE(error.find(part), std::string::npos) << error;
 }
 

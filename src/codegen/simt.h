@@ -38,6 +38,10 @@ inline std::string store_function(const lower::Step& step, std::size_t output, s
   const bool is_anywhere = !step.unaligned.empty() && step.unaligned[step.inputs.size() + output];
   return fmt::format("s_store{}{}", neighbours, is_anywhere ? "_anywhere" : "");
 }
+// Of an output that an earlier launch stored.
+inline std::string read_back_function(const lower::Step& step, std::size_t output, std::int64_t neighbours) {
+  return load_function(step, step.inputs.size() + output, neighbours);
+}
 
 // What kernels use beside arithmetic.
 std::string_view simt_prelude(Dialect dialect);

@@ -429,6 +429,57 @@ class SimtRows {
       if (stages_[static_cast<std::size_t>(graph_.outputs()[i].value.node)] == stage) found.push_back(i);
     return found;
   }
+  // Results that earlier launches stored and this pass would compute again from more bytes than they have.
+  std::vector<std::size_t> stored_before(int stage) const {
+    std::vector<std::int32_t> stack;
+    for (const std::int32_t i : reductions(stage)) stack.push_back(graph_.node(i).operands[0].node);
+    for (const std::size_t o : full_outputs(stage)) stack.push_back(graph_.outputs()[o].value.node);
+    std::vector<std::size_t> found;
+    std::set<std::int32_t> seen;
+    while (!stack.empty()) {
+      const std::int32_t i = stack.back();
+      stack.pop_back();
+      if (!seen.insert(i).second) continue;
+      const auto stored = std::find_if(full_.begin(), full_.end(), [&](std::size_t o) {
+        return graph_.outputs()[o].value.node == i && stages_[static_cast<std::size_t>(i)] < stage;
+      });
+      if (stored != full_.end() && bytes_read_for(i) > graph_.output_type(*stored).bytes())
+        found.push_back(*stored);
+      else
+        push_elementwise(i, stack);
+    }
+    return found;
+  }
+  // The operands that the node reads at its own point.
+  void push_elementwise(std::int32_t i, std::vector<std::int32_t>& stack) const {
+    const ir::Node& node = graph_.node(i);
+    if (node.types[0].shape.count() != full_count_) return;
+    if (ir::info(node.op).op_class == ir::OpClass::elementwise || node.op == Op::reshape)
+      for (const ir::ValueId v : node.operands) stack.push_back(v.node);
+  }
+  // Bytes of what a full value is computed from at its point: inputs and what is gathered, rows aside.
+  std::int64_t bytes_read_for(std::int32_t i) const {
+    std::vector<std::int32_t> stack{i};
+    std::set<std::int32_t> seen;
+    std::int64_t bytes = 0;
+    while (!stack.empty()) {
+      const std::int32_t k = stack.back();
+      stack.pop_back();
+      if (!seen.insert(k).second) continue;
+      const ir::Node& node = graph_.node(k);
+      const bool is_gathered = node.op == Op::pad || node.op == Op::slice || node.op == Op::concat;
+      if ((node.op == Op::input || is_gathered) && node.types[0].shape.count() == full_count_)
+        bytes += node.types[0].bytes();
+      push_elementwise(k, stack);
+    }
+    return bytes;
+  }
+  void know_stored(std::size_t o, const std::string& array, const std::string& place) {
+    const ir::ValueId v = graph_.outputs()[o].value;
+    function_.elements().know_at(v, all_.point(),
+                                 function_.elements().stored(array, place, graph_.output_type(o).dtype));
+  }
+
   DType dtype_of(std::int32_t node) const { return graph_.node(node).types[0].dtype; }
   ir::Combine kind_of(std::int32_t node) const { return graph_.node(node).as<ir::ReduceAttrs>().kind; }
 
@@ -436,6 +487,8 @@ class SimtRows {
     const std::vector<std::int32_t> sums = reductions(stage);
     const std::vector<std::size_t> outputs = full_outputs(stage);
     if (sums.empty() && outputs.empty()) return;
+    stored_before_.clear();
+    if (is_cut()) stored_before_ = stored_before(stage);
     const std::int64_t points = points_of_a_thread();
     if (stage == 1)
       for (const std::int32_t i : kept_)
@@ -506,6 +559,12 @@ class SimtRows {
     elements.push();
     for (const std::size_t o : outputs)
       w_.line(fmt::format("{} result{}[{}];", storage_type(graph_.output_type(o).dtype), o, wide_));
+    const Index first = all_.point() + Index::variable(x, 2) * -1 + Index::variable("step", 2) * wide_;
+    for (const std::size_t o : stored_before_) {
+      w_.line(fmt::format("{} was{}[{}];", storage_type(graph_.output_type(o).dtype), o, wide_));
+      w_.line(fmt::format("{}(was{}, {} + {});", read_back_function(step_, o, wide_), o, function_.output(o),
+                          first.to_string()));
+    }
     std::vector<std::string> others;
     for (const std::string& name : all_.names)
       if (name != x) others.push_back(name);
@@ -514,6 +573,7 @@ class SimtRows {
     elements.read_together({x, "step", wide_, [&](std::size_t i) { return load_function(step_, i, wide_); }});
     open_near();
     know_kept();
+    for (const std::size_t o : stored_before_) know_stored(o, fmt::format("was{}", o), "j");
     for (const std::int32_t i : sums) {
       const std::string v = elements.value_at(graph_.node(i).operands[0], all_.point());
       w_.line(fmt::format("{} = {};", sum(i), combined(kind_of(i), dtype_of(i), sum(i), v)));
@@ -524,7 +584,6 @@ class SimtRows {
     close_near();
     elements.read_apart();
     elements.lift_nothing();
-    const Index first = all_.point() + Index::variable(x, 2) * -1 + Index::variable("step", 2) * wide_;
     if (!outputs.empty() && guarded_) w_.open("if (active)");
     for (const std::size_t o : outputs)
       w_.line(fmt::format("{}({} + {}, result{});", store_function(step_, o, wide_), function_.output(o),
@@ -537,6 +596,8 @@ class SimtRows {
     Elements& elements = function_.elements();
     elements.push();
     know_kept();
+    for (const std::size_t o : stored_before_)
+      know_stored(o, function_.output(o), "(" + all_.point().to_string() + ")");
     for (const std::int32_t i : sums) {
       const std::string v = elements.value_at(graph_.node(i).operands[0], all_.point());
       const std::string sum = fmt::format("sum{}", i);
@@ -710,9 +771,10 @@ class SimtRows {
   std::int64_t slots_ = 1, parts_ = 1, threads_ = kThreads;
   bool is_wide_ = false, is_long_ = false;  // a thread has neighbouring rows, or points
   bool guarded_ = false;
-  bool has_rows_alone_ = false;           // a last launch, whose points are the chunks' sums
-  bool comes_again_ = false;              // a group, to the one reduction there is
-  std::set<std::int32_t> kept_, stored_;  // values a later pass needs again; those that are there
+  bool has_rows_alone_ = false;             // a last launch, whose points are the chunks' sums
+  bool comes_again_ = false;                // a group, to the one reduction there is
+  std::vector<std::size_t> stored_before_;  // results of earlier launches that the pass in hand reads
+  std::set<std::int32_t> kept_, stored_;    // values a later pass needs again; those that are there
   std::set<std::string> local_;
 };
 

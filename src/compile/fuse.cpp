@@ -224,7 +224,10 @@ class Fuser {
       std::int64_t most = 1;
       for (const auto& [group, count] : times) most = std::max(most, count);
       const bool once = times.size() == 1 && most == 1 && largest <= own;
-      const std::int64_t allowed = once ? 8 * limits_.inlined_cost : limits_.inlined_cost;
+      constexpr std::int64_t kMany = std::int64_t{1} << 20;
+      const std::int64_t allowed = once               ? 8 * limits_.inlined_cost
+                                   : largest >= kMany ? limits_.inlined_cost_of_many
+                                                      : limits_.inlined_cost;
       const std::size_t more = groups_.buffers(g, g);
       const bool fits = std::all_of(times.begin(), times.end(), [&](const auto& reading) {
         return groups_.buffers(reading.first, reading.first) + more <=

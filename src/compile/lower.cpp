@@ -128,7 +128,10 @@ class Lowering {
 
   void lower(const Group& group, const std::vector<bool>& wanted) {
     if (is_view(group)) return;
-    GroupRegion region = region_of(graph_, group, wanted);
+    std::vector<bool> stored = wanted;
+    if (const std::optional<std::int32_t> between = kept_between_passes(group, wanted))
+      stored[static_cast<std::size_t>(*between)] = true;
+    GroupRegion region = region_of(graph_, group, stored);
     Step step;
     step.group = group.kind;
     step.domain = group.domain;
@@ -168,6 +171,54 @@ class Lowering {
     step.region.graph.output(step.region.graph.constant(Literal::scalar<bool>(true).reshaped(type.shape)));
     info(judgement).shares = step.outputs[0];
     program_.steps.push_back(std::move(step));
+  }
+
+  // A value that every pass over cut rows would gather from several padded arrays, the gradient of a pooling:
+  // the first pass stores it, and those behind read it.
+  std::optional<std::int32_t> kept_between_passes(const Group& group, const std::vector<bool>& wanted) const {
+    const KernelLimits limits = target_.limits();
+    if (group.kind != GroupKind::rows || !limits.cuts_rows || limits.has_cores ||
+        row_chunks(*group.domain, false) == 1)
+      return std::nullopt;
+    std::vector<std::int32_t> inside;
+    std::merge(group.nodes.begin(), group.nodes.end(), group.inlined.begin(), group.inlined.end(),
+               std::back_inserter(inside));
+    struct Known {
+      int pads = 0, stage = 1;
+      bool is_made_of_it = false;  // at its own point
+    };
+    std::map<std::int32_t, Known> known;
+    const auto is_at_the_point = [&](std::int32_t i) {
+      return ir::info(graph_.node(i).op).op_class == ir::OpClass::elementwise &&
+             graph_.node(i).types[0].shape.count() == group.domain->full_count();
+    };
+    std::optional<std::int32_t> found;
+    for (const std::int32_t i : inside) {
+      const ir::Node& node = graph_.node(i);
+      Known& own = known[i];
+      own.pads = node.op == Op::pad ? 1 : 0;
+      for (const ValueId v : node.operands)
+        if (const auto operand = known.find(v.node); operand != known.end()) {
+          own.pads += operand->second.pads;
+          own.stage =
+              std::max(own.stage, operand->second.stage + (graph_.node(v.node).op == Op::reduce ? 1 : 0));
+        }
+      const bool is_inner = std::binary_search(group.nodes.begin(), group.nodes.end(), i);
+      const DType dtype = node.types[0].dtype;
+      if (is_inner && own.stage == 1 && own.pads > 1 && is_at_the_point(i) && is_float(dtype) &&
+          (!found || size_of(dtype) <= size_of(graph_.node(*found).types[0].dtype)))
+        found = i;
+    }
+    if (!found || wanted[static_cast<std::size_t>(*found)]) return std::nullopt;
+    known[*found].is_made_of_it = true;
+    for (const std::int32_t i : inside) {
+      if (i <= *found || !is_at_the_point(i)) continue;
+      for (const ValueId v : graph_.node(i).operands)
+        if (const auto operand = known.find(v.node); operand != known.end() && operand->second.is_made_of_it)
+          known[i].is_made_of_it = true;
+      if (known[i].is_made_of_it && known[i].stage > 1 && wanted[static_cast<std::size_t>(i)]) return found;
+    }
+    return std::nullopt;
   }
 
   // What the parts of a row know goes through memory.
@@ -420,7 +471,7 @@ ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) 
 
 Program make_program(const ir::Graph& graph, const Target& target) {
   Fusion fusion = fuse(graph, target);
-  const std::optional<ir::Graph> thrifty = recomputed(graph, fusion);
+  const std::optional<ir::Graph> thrifty = recomputed(graph, fusion, target);
   Program program = thrifty ? Lowering(*thrifty, target).run(fuse(*thrifty, target))
                             : Lowering(graph, target).run(std::move(fusion));
   find_overwritten(program);

@@ -17,12 +17,12 @@ using ir::Op;
 using ir::ValueId;
 
 constexpr std::int64_t kLeastElements = std::int64_t{1} << 16;  // of a value that is worth it
-constexpr int kMostCost = 12;                                   // of one element, in additions
 
 class Recompute {
  public:
-  Recompute(const ir::Graph& graph, const Fusion& fusion)
+  Recompute(const ir::Graph& graph, const Fusion& fusion, int most_cost)
       : graph_(graph),
+        most_cost_(most_cost),
         kinds_(at(graph.size())),
         group_of_(at(graph.size()), -1),
         inlined_(at(graph.size()), false) {
@@ -104,7 +104,7 @@ class Recompute {
         continue;
       }
       cost += element_cost(graph_.node(i));
-      if (cost > kMostCost) return false;
+      if (cost > most_cost_) return false;
       for (const ValueId operand : graph_.node(i).operands) stack.push_back(operand.node);
     }
     std::int64_t bytes = 0;
@@ -138,6 +138,7 @@ class Recompute {
   }
 
   const ir::Graph& graph_;
+  const int most_cost_;                 // of one element, in additions
   std::vector<GroupKind> kinds_;        // by node
   std::vector<std::int32_t> group_of_;  // by node; -1: none
   std::vector<bool> inlined_;
@@ -148,8 +149,8 @@ class Recompute {
 
 }  // namespace
 
-std::optional<ir::Graph> recomputed(const ir::Graph& graph, const Fusion& fusion) {
-  return Recompute(graph, fusion).run();
+std::optional<ir::Graph> recomputed(const ir::Graph& graph, const Fusion& fusion, const Target& target) {
+  return Recompute(graph, fusion, target.limits().repeated_cost).run();
 }
 
 }  // namespace systole::lower

@@ -33,10 +33,13 @@ struct Claim {
 };
 
 struct KernelLimits {
-  int nodes = 256;         // in one generated kernel
-  int buffers = 64;        // that it reads or writes
-  int stages = 6;          // passes over a row
-  int inlined_cost = 8;    // of work that is done again where it is read in another order
+  int nodes = 256;               // in one generated kernel
+  int buffers = 64;              // that it reads or writes
+  int stages = 6;                // passes over a row
+  int inlined_cost = 8;          // of work that is done again where it is read in another order
+  int inlined_cost_of_many = 8;  // the same where a million elements or more would do it
+  int repeated_cost =
+      12;  // of work on an element that takes no longer than to store its result and to load it
   bool cuts_rows = false;  // few long rows are shared out to many groups of threads, in several launches
   bool has_cores = false;  // tens of threads, not thousands: rows are cut in fewer parts
   bool judges = false;     // a product's kernel also says whether something holds of all its results

@@ -14,11 +14,12 @@ namespace systole::cuda {
 namespace {
 
 // What is taken where nobody is asked.
-constexpr std::array<Preferred, 7> kChoices{{{"cudnn.pooling", false},
+constexpr std::array<Preferred, 8> kChoices{{{"cudnn.pooling", false},
                                              {"cudnn.few_channels", false},
                                              {"cudnn.batch_norm", false},
                                              {"cudnn.rnn", true},
                                              {"cudnn.rnn_grad", false},
+                                             {"systole.lstm", true},
                                              {"cublasLt", false},
                                              {"early_launch", true}}};
 

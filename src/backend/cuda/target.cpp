@@ -5,6 +5,7 @@
 #include "backend/cuda/dnn_attention.h"
 #include "backend/cuda/dnn_layers.h"
 #include "backend/cuda/library_call.h"
+#include "backend/cuda/lstm.h"
 #include "backend/cuda/preferences.h"
 #include "backend/patterns/attention.h"
 #include "backend/patterns/convolution.h"
@@ -38,6 +39,8 @@ std::vector<lower::Claim> Target::offers(const lower::Region& region) const {
         claims.push_back(dnn_attention_offer(device_, region, {math_, is_deterministic_}));
       else if (is_layer(anchor))
         claims.push_back(dnn_layer_offer(device_, region, {math_, is_deterministic_}));
+      else if (is_lstm_loop(anchor))
+        claims.push_back(lstm_offer(device_, region, math_));
       else if (is_product(anchor))
         claims.push_back(blas_offer(device_, region, {math_, is_deterministic_}));
       break;
@@ -63,6 +66,10 @@ std::optional<codegen::FewChannels> Target::few_channels(const lower::Region& re
 std::int64_t Target::kernel_scratch(const lower::Region& region) const {
   const std::optional<codegen::FewChannels> few = few_channels(region);
   return few ? codegen::few_channels_scratch(*few) : 0;
+}
+
+ir::Graph Target::restated(const ir::Graph& graph) const {
+  return with_lstm_loops(graph, [&](const LstmLoop& loop) { return suits_lstm(device_, loop, math_); });
 }
 
 ir::Graph Target::adapted(const ir::Graph& graph) const {
@@ -97,6 +104,7 @@ std::shared_ptr<const LibraryCall> Target::library_call(const lower::Step& step)
     return blas_call(device_, step.region, {math_, is_deterministic_});
   if (step.implementation.starts_with("cudnn.attention"))
     return dnn_attention_call(device_, step.region, {math_, is_deterministic_});
+  if (step.implementation == kLstm) return lstm_call(device_, step.region);
   if (is_dnn_layer(step.implementation))
     return dnn_layer_call(device_, step.region, {math_, is_deterministic_});
   if (step.implementation.starts_with("cudnn."))

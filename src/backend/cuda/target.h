@@ -28,10 +28,18 @@ class Target final : public lower::Target {
   bool has_tf32() const { return math_ == runtime::Math::tf32 && has_tensor_cores(); }
   bool has_tensor_cores() const { return device_.capability() >= 80; }
   lower::KernelLimits limits() const override {
-    return {.nodes = 400, .buffers = 500, .cuts_rows = true, .judges = true, .room = std::int64_t{64} << 20};
+    // A GPU does ten operations in the time in which it moves a byte.
+    return {.nodes = 400,
+            .buffers = 500,
+            .inlined_cost_of_many = 4,
+            .repeated_cost = 40,
+            .cuts_rows = true,
+            .judges = true,
+            .room = std::int64_t{64} << 20};
   }
   std::int64_t kernel_scratch(const lower::Region& region) const override;
   std::vector<lower::Claim> offers(const lower::Region& region) const override;
+  ir::Graph restated(const ir::Graph& graph) const override;
   ir::Graph adapted(const ir::Graph& graph) const override;
   bool reads_moved(const ir::Node& reader, std::size_t operand, const lower::Strided& view) const override;
 

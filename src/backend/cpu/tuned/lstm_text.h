@@ -8,14 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "backend/patterns/recurrence.h"
+
 namespace systole::cpu {
 
-struct LstmLoop {
-  std::int64_t length = 0, batch = 0, hidden = 0;
-  bool is_grad = false, keeps = false;
-  std::vector<std::size_t> operands;  // which buffer each is; results follow the inputs, then the workspace
-  std::size_t inputs = 0;             // buffers that are read
-};
+// Of its operands: which buffer each is; results follow the inputs, then the workspace.
+using patterns::LstmLoop;
 
 std::int64_t lstm_workspace(const LstmLoop& loop);  // bytes, for r in the order in which it is read
 // Puts r in that order.

@@ -1,17 +1,22 @@
 #include "base/parallel.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
+#include <exception>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/crowd.h"
 #include "base/env.h"
+#include "base/lasting.h"
+#include "base/processors.h"
 #include "base/team.h"
 
 #ifdef _OPENMP
@@ -23,12 +28,6 @@ namespace systole {
 namespace {
 
 constexpr std::uint64_t kMostThreads = 1024;
-
-int available() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 thread_local bool inside = false;  // a part of a call runs on this thread
 
@@ -62,7 +61,7 @@ void run_threads(std::int64_t items, std::int64_t parts, ParallelRun run, const 
 // By the team, which is quicker than OpenMP's pool. Not with more threads than processors: a thread that
 // watches for work would keep another from doing it.
 bool run_team(std::int64_t items, std::int64_t parts, ParallelRun run, const void* context) {
-  static const bool fits = thread_count() <= available();
+  static const bool fits = thread_count() <= available_processors();
   if (!fits || parts > thread_count()) return false;
   const auto part = [](const team::Work& work, std::int64_t i) {
     run_part(work.items, i, work.parts, work.run, work.context);
@@ -83,12 +82,79 @@ std::int64_t now() {
       .count();
 }
 
+// Whether the user says how the pool's threads wait.
+bool is_told() {
+  static const bool is_set =
+      std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr;
+  return is_set;
+}
+
 bool pool_may_watch() {
   constexpr std::int64_t kWatches = 20'000'000;
-  static const bool is_told =
-      std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr;
   const std::int64_t lent = last_lent.load(std::memory_order_relaxed);
-  return lent != 0 && (is_told || now() - lent < kWatches);
+  return lent != 0 && (is_told() || now() - lent < kWatches);
+}
+
+// How long the pool's threads watch is settled before main begins, with one exception: while libgomp has more
+// threads than there are processors, they look 100 times and not 300,000. So on a crowded machine a pool of
+// its own, whose threads all sleep, holds their number up. Where the system does not give so many, libraries
+// have one thread until it is over.
+class Sleepers {
+ public:
+  void set(bool are_wanted) {
+    const std::lock_guard lock(mutex_);
+    const bool are_there = turn_.load() % 2 == 1;
+    if (are_wanted == are_there || is_told()) return;
+    const std::uint32_t turn = ++turn_;
+    turn_.notify_all();  // those that are there end
+    lends_one_ = false;
+    if (!are_wanted) return;
+    try {
+      std::thread([this, turn] { sleep(turn); }).detach();
+    } catch (const std::exception&) {
+      lends_one_ = true;
+    }
+  }
+  bool lends_one() const { return lends_one_.load(std::memory_order_relaxed); }
+
+ private:
+  void sleep(std::uint32_t turn) {
+    constexpr int kMost = 256;
+    const int threads = omp_get_num_procs() + 1;
+    if (threads > kMost || !can_start(threads)) {
+      const std::lock_guard lock(mutex_);
+      if (turn_.load() == turn) lends_one_ = true;
+      return;
+    }
+#pragma omp parallel num_threads(threads)
+    turn_.wait(turn);
+  }
+
+  // libgomp ends the process when it is refused a thread: a limit is met by threads of ours before.
+  static bool can_start(int count) {
+    std::vector<std::thread> threads;
+    std::atomic<bool> is_over{false};
+    bool can = true;
+    try {
+      threads.reserve(static_cast<std::size_t>(count));
+      for (int i = 0; i < count; ++i) threads.emplace_back([&] { is_over.wait(false); });
+    } catch (const std::exception&) {
+      can = false;
+    }
+    is_over = true;
+    is_over.notify_all();
+    for (std::thread& thread : threads) thread.join();
+    return can;
+  }
+
+  std::mutex mutex_;
+  std::atomic<std::uint32_t> turn_{0};  // odd: they are wanted
+  std::atomic<bool> lends_one_{false};
+};
+
+Sleepers& sleepers() {
+  static Sleepers& only = lasting<Sleepers>();
+  return only;
 }
 
 // From the first use on: before it there is no pool to lose.
@@ -107,12 +173,31 @@ void run_pool(std::int64_t items, std::int64_t parts, ParallelRun run, const voi
 }
 #endif
 
+// Now and then, for who is about to wake threads; of short calls not even the clock is read each time.
+void look_at_the_crowd(unsigned calls_between) {
+  static thread_local unsigned calls = 0;
+  if (calls++ % calls_between != 0) return;
+  static std::atomic<bool> was{false};
+  const bool is = crowd::is_here();
+  if (was.load(std::memory_order_relaxed) != is && was.exchange(is) != is) set_crowded(is);
+}
+
 }  // namespace
+
+void set_crowded(bool is_crowded) {
+  team::set_shy(is_crowded);
+#ifdef _OPENMP
+  if (!pool_is_lost.load(std::memory_order_relaxed)) {
+    watch_forks();
+    sleepers().set(is_crowded);
+  }
+#endif
+}
 
 int thread_count() {
   static const int count = [] {
     const std::uint64_t asked = env::whole_number("SYSTOLE_THREADS").value_or(0);
-    return asked == 0 ? available() : static_cast<int>(std::min(asked, kMostThreads));
+    return asked == 0 ? available_processors() : static_cast<int>(std::min(asked, kMostThreads));
   }();
   return count;
 }
@@ -120,9 +205,13 @@ int thread_count() {
 bool lend_pool(int threads) {
 #ifdef _OPENMP
   const bool alone = inside || omp_in_parallel() != 0 || pool_is_lost.load(std::memory_order_relaxed);
-  const int lent = alone ? 1 : std::clamp(threads, 1, thread_count());
+  int lent = alone ? 1 : std::clamp(threads, 1, thread_count());
   if (lent > 1) {
     watch_forks();
+    look_at_the_crowd(1);
+    if (sleepers().lends_one()) lent = 1;
+  }
+  if (lent > 1) {
     if (!pool_may_watch()) team::dismiss();
     last_lent.store(now(), std::memory_order_relaxed);
   }
@@ -146,10 +235,12 @@ void parallel_for(std::int64_t items, int threads, ParallelRun run, const void* 
   const std::int64_t parts = std::min<std::int64_t>(items, share);
 #ifdef _OPENMP
   if (parts <= 1 || inside || omp_in_parallel() != 0) return run_part(items, 0, 1, run, context);
+  look_at_the_crowd(16);
   if (!pool_may_watch() && run_team(items, parts, run, context)) return;
   if (!pool_is_lost.load(std::memory_order_relaxed)) return run_pool(items, parts, run, context);
 #else
   if (parts <= 1 || inside) return run_part(items, 0, 1, run, context);
+  look_at_the_crowd(16);
   if (run_team(items, parts, run, context)) return;
 #endif
   run_threads(items, parts, run, context);

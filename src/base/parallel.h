@@ -9,8 +9,13 @@
 
 namespace systole {
 
-// The most threads that one call uses: SYSTOLE_THREADS, else as many as the process may use. Read once.
+// The most threads that one call uses: SYSTOLE_THREADS, else as many as the process may use by its affinity
+// and the quotas of its control groups (processors.h). Read once.
 int thread_count();
+
+// Whether others want the processors, so that threads sleep where they would watch for work (crowd.h). Set by
+// what the calls above find; here for tests.
+void set_crowded(bool is_crowded);
 
 // Calls run(context, begin, end) for parts that make up 0 … items-1, each index in exactly one, at most
 // `threads` at a time. Several callers at one time share the machine's threads. `run` must not throw. Inside

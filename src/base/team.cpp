@@ -35,7 +35,7 @@ struct alignas(128) Worker {
   }
 };
 
-std::atomic<bool> is_dismissed{false};
+std::atomic<bool> is_dismissed{false}, is_crowded{false};
 
 class Team {
  public:
@@ -95,7 +95,7 @@ class Team {
   std::uint64_t next(std::uint64_t seen) {
     for (int looks = 0; looks < watches_; ++looks) {
       if (const std::uint64_t now = turn_.load(std::memory_order_acquire); now != seen) return now;
-      if (is_dismissed.load(std::memory_order_relaxed)) break;
+      if (is_dismissed.load(std::memory_order_relaxed) || is_crowded.load(std::memory_order_relaxed)) break;
       rest();
     }
     ++asleep_;
@@ -136,5 +136,10 @@ bool run(const Work& work, int most) {
 }
 
 void dismiss() { is_dismissed.store(true, std::memory_order_relaxed); }
+
+void set_shy(bool is_shy) {
+  if (is_crowded.load(std::memory_order_relaxed) != is_shy)
+    is_crowded.store(is_shy, std::memory_order_relaxed);
+}
 
 }  // namespace systole::team

@@ -28,4 +28,7 @@ bool run(const Work& work, int most);
 // Others want the processors: the threads stop watching and sleep until the next run.
 void dismiss();
 
+// Whether the threads sleep at once after each run, as on a crowded machine; else they watch for a while.
+void set_shy(bool is_shy);
+
 }  // namespace systole::team

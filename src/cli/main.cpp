@@ -2,28 +2,23 @@
 // exit code.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <map>
 #include <new>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/env.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "base/parallel.h"
 #include "cli/child_commands.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
@@ -145,36 +140,9 @@ int run_guarded(int argc, char** argv) try {
 
 }  // namespace
 
-// Whether others want all processors, now and for the next milliseconds: a shell that starts a pipeline is no
-// such load.
-bool processors_are_taken() {
-  for (int look = 0; look < 4; ++look) {
-    if (look > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    double load[3];
-    int running = 0;
-    std::FILE* const file = std::fopen("/proc/loadavg", "r");
-    if (file == nullptr) return false;
-    const int read = std::fscanf(file, "%lf %lf %lf %d", &load[0], &load[1], &load[2], &running);
-    std::fclose(file);
-    if (read != 4 || running - 1 < thread_count()) return false;  // this process is one of them
-  }
-  return true;
-}
-
-// On a machine whose processors others use, threads that watch for work keep the others from the processors
-// and are put off themselves, by milliseconds each time: sleeping ones are tens of times as fast there. How
-// the threads of OpenMP wait is settled before main begins, so the command begins once more.
-void wait_politely(char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  if (!processors_are_taken()) return;
-  ::setenv("OMP_WAIT_POLICY", "passive", 1);
-  ::execv("/proc/self/exe", argv);
-}
-
 }  // namespace systole::cli
 
 int main(int argc, char** argv) {
-  systole::cli::wait_politely(argv);
   // A reader that closes the pipe early (`systole ops | head`) ends the command quietly, whatever the parent
   // had set.
   std::signal(SIGPIPE, SIG_DFL);

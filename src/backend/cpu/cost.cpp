@@ -19,6 +19,7 @@
 #include "backend/cpu/onednn_product.h"
 #include "backend/patterns/on_result.h"
 #include "backend/tuning.h"
+#include "base/crowd.h"
 #include "base/lasting.h"
 #include "base/log.h"
 #include "base/parallel.h"
@@ -137,6 +138,7 @@ class Trial {
     is_same_.resize(inputs_.size());
   }
 
+  // NaN: others have the processors, and times are theirs.
   double measure(const Choice& choice, double best) {
     if (choice.is_generated) return generated(best);
     const double time = library(choice.threads, best);
@@ -209,6 +211,7 @@ class Trial {
   // Whether threads waited for processors that others use: handing work over takes less.
   bool is_busy() const {
     constexpr double kHandingOver = 30e-6;
+    if (together_ > 0 && alone_ == 0 && crowd::is_here()) return true;
     return alone_ > 0 && together_ > alone_ + kHandingOver;
   }
 

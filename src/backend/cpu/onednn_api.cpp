@@ -77,14 +77,25 @@ struct Library {
   Library();
 
  private:
-  bool open(const std::string& path, std::string& reasons);
+  enum class Versions { any, tested };
+  bool open(const std::string& path, std::string& reasons, Versions versions = Versions::any);
 };
 
-bool Library::open(const std::string& path, std::string& reasons) {
+// A system's own library may be of any age, and some versions have wrong numbers: 3.6.2 for products of one
+// row and for convolutions. Whoever names one wants it.
+std::string untested(const VersionObject& version) {
+  constexpr int kMajor = 3, kMinor = 2;
+  if (version.major == kMajor && version.minor == kMinor) return {};
+  return fmt::format("version {}.{}.{} is not the tested {}.{}; {} set to its path takes it all the same",
+                     version.major, version.minor, version.patch, kMajor, kMinor, kVariable);
+}
+
+bool Library::open(const std::string& path, std::string& reasons, Versions versions) {
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   const char* const words = library == nullptr ? ::dlerror() : nullptr;
-  const std::string trouble =
+  std::string trouble =
       library == nullptr ? std::string(words != nullptr ? words : "it cannot be loaded") : bind(library, api);
+  if (trouble.empty() && versions == Versions::tested) trouble = untested(*api.version());
   if (trouble.empty()) {
     Dl_info info{};
     const void* const address = reinterpret_cast<const void*>(api.version);
@@ -117,7 +128,7 @@ Library::Library() {
   for (const std::filesystem::path& folder : runtime::package_folders())
     if (std::error_code code; std::filesystem::exists(folder / "lib" / kFile, code))
       if (open((folder / "lib" / kFile).string(), reasons)) return;
-  if (!open(kFile, reasons))
+  if (!open(kFile, reasons, Versions::tested))
     absence = fmt::format("oneDNN is not found ({})", reasons);  // the loader's places
 }
 

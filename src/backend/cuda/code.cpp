@@ -7,11 +7,11 @@
 #include <map>
 #include <optional>
 #include <sstream>
-#include <thread>
 #include <utility>
 
 #include "backend/cuda/by_threads.h"
 #include "backend/cuda/nvrtc.h"
+#include "base/parallel.h"
 
 namespace systole::cuda {
 
@@ -51,7 +51,7 @@ std::vector<std::vector<Kernel>> in_parts(const std::vector<Kernel>& kernels) {
   constexpr std::size_t kLeast = 4 * 1024, kMostParts = 16;  // bytes of source
   std::size_t all = 0;
   for (const Kernel& kernel : kernels) all += kernel.source.size();
-  const std::size_t threads = std::max(1u, std::thread::hardware_concurrency());
+  const auto threads = static_cast<std::size_t>(thread_count());
   const std::size_t size = std::max(kLeast, all / std::min(threads, kMostParts) + 1);
   std::vector<std::vector<Kernel>> parts;
   std::size_t room = 0;

@@ -13,7 +13,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +22,7 @@
 #include "backend/cuda/dnn_plan.h"
 #include "backend/cuda/tuning.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
 
@@ -176,7 +176,7 @@ class Plans {
  private:
   void make_all(std::vector<Draft>& drafts) {
     const std::size_t threads =
-        handles(std::min({drafts.size(), kMostThreads, std::size_t{std::thread::hardware_concurrency()}}));
+        handles(std::min({drafts.size(), kMostThreads, static_cast<std::size_t>(thread_count())}));
     by_threads(drafts.size(), threads, [&](std::size_t i, std::size_t thread) {
       device_.activate();
       const std::lock_guard lock(handles_[thread].mutex);

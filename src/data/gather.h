@@ -3,9 +3,12 @@
 // Batches made of rows: copying rows of arrays, and joining samples.
 
 #include <cstdint>
+#include <new>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "systole/base/error.h"
 #include "systole/base/literal.h"
 #include "systole/data/source.h"
 
@@ -48,7 +51,7 @@ decltype(auto) naming_sample(std::int64_t i, F&& work) {
   } catch (const Error& error) {
     throw error.within("sample " + std::to_string(i));
   } catch (const std::bad_alloc&) {
-    throw;
+    throw Error(ErrorKind::kOutOfMemory, "sample " + std::to_string(i), "no memory for it");
   } catch (const std::exception& error) {  // of a Dataset or a change that is not ours
     throw Error(ErrorKind::kInvalidArgument, "sample " + std::to_string(i), error.what());
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,14 @@ std::vector<Literal> stacked(std::span<const Sample> samples, std::span<const st
 
 Shape with_leading(std::int64_t count, const Shape& shape);  // [count, …]
 Shape without_leading(const Shape& shape);
+
+// Samples that are rows of arrays in memory: sample i is row rows[i], or i where there are no rows.
+struct InPlace {
+  std::vector<Literal> columns;
+  std::vector<std::int64_t> rows;
+};
+// Where the samples lie, without copying any; nothing for what is not in memory, or not in one array.
+std::optional<InPlace> in_place(const Rows& rows);
 
 // A piece of the leading axis, in the same memory.
 Literal rows_of(const Literal& column, std::int64_t first, std::int64_t count);

@@ -151,8 +151,10 @@ struct FitOptions {
   // Ctrl-C (SIGINT) and SIGTERM end the training after the launch, with a checkpoint; a second one the
   // process.
   bool stop_on_interrupt = true;
-  std::int64_t steps_per_call = 0;                    // steps of one launch; 0: by the work of a step
-  std::int64_t device_bytes = std::int64_t{2} << 30;  // data up to this size is laid on the device
+  std::int64_t steps_per_call = 0;  // steps of one launch; 0: by the work of a step
+  // Data up to this size is laid on the device, validation data too; on one that computes in the host's
+  // memory it is read where it lies. Nobody may write to it while fit runs.
+  std::int64_t device_bytes = std::int64_t{2} << 30;
 };
 
 struct FitResult : History {
@@ -168,6 +170,7 @@ struct EvaluateOptions {
   std::int64_t batch = 0;  // 0: it chooses
   std::int64_t steps = 0;  // 0: all of the data
   data::Transforms map = {};
+  std::int64_t device_bytes = std::int64_t{2} << 30;  // as FitOptions::device_bytes
 };
 
 class SYSTOLE_API Trainer {

@@ -417,6 +417,26 @@ TEST_F(CpuJitLadder, ACommandThatWorksAndRefusesAKernelIsAnError) {
   EXPECT_TRUE(passes("CpuJitChild.DISABLED_RefusesAKernel", "", std::getenv("PATH")));
 }
 
+// It was taken for a compiler that does not work: all kernels were left to the evaluator, and only the log
+// said so.
+TEST_F(CpuJit, AVariableWithAWrongValueIsAnErrorAndNoReasonToWorkWithoutKernels) {
+  const std::pair<const char*, const char*> settings[] = {{"SYSTOLE_CACHE", "/tmp/folder"},
+                                                          {"SYSTOLE_CACHE", "maybe"},
+                                                          {"SYSTOLE_CACHE_LIMIT", "much"},
+                                                          {"SYSTOLE_CACHE_MIN_MS", "soon"}};
+  for (const auto& [name, value] : settings) {
+    ::setenv(name, value, 1);
+    const std::string message =
+        error_of(ErrorKind::kInvalidArgument, [] { compile_kernels(source_writing(3)); });
+    ::unsetenv(name);
+    EXPECT_NE(message.find(name), std::string::npos) << message;
+    EXPECT_NE(message.find(value), std::string::npos) << message;
+    if (value[0] == '/') {
+      EXPECT_NE(message.find("SYSTOLE_CACHE_DIR names the folder"), std::string::npos) << message;
+    }
+  }
+}
+
 std::vector<std::string> warnings_of(const std::function<void()>& work) {
   std::vector<std::string> warnings;
   set_log_sink([&](LogLevel, std::string_view message) { warnings.emplace_back(message); }, LogLevel::warn);

@@ -2,12 +2,15 @@
 // spectra were made by Pillow, numpy and scipy: tests/data/sets/make_sets.py.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -17,6 +20,7 @@
 #include "error_check.h"
 #include "io/digest.h"
 #include "local_server.h"
+#include "sanitized.h"
 #include "scratch_folder.h"
 #include "systole/data.h"
 #include "systole/io.h"
@@ -675,6 +679,52 @@ TEST_F(Fetch, TheCommandGetsMnist) {
                                       "mnist test: 10000 samples, x u8[28,28], y i32[] of 10 classes\n"))
       << read_text_file(out);
 #endif
+}
+
+// A limit of the process's memory, so much above what it has.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit(std::size_t more) {
+    ::getrlimit(RLIMIT_AS, &old_);
+    std::ifstream statm("/proc/self/statm");
+    std::size_t pages = 0;
+    statm >> pages;
+    rlimit limit = old_;
+    limit.rlim_cur = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + more;
+    ::setrlimit(RLIMIT_AS, &limit);
+  }
+  ~MemoryLimit() { ::setrlimit(RLIMIT_AS, &old_); }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+
+ private:
+  rlimit old_{};
+};
+
+TEST_F(Sets, AFileForWhichThereIsNoMemoryIsNamed) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes all addresses there are";
+  std::string lines;
+  for (int i = 0; i < 2'000'000; ++i) lines += "1,2,3\n";  // 6 million cells of 16 bytes
+  write(folder_ / "large.csv", lines);
+  io::save_npy(folder_ / "large.npy", Literal(Type{DType::u8, {64 << 20}}));
+  write(folder_ / "large.txt", std::string(40 << 20, 'a'));
+  lines = {};
+  const fs::path csv_file = folder_ / "large.csv", npy_file = folder_ / "large.npy",
+                 text_file = folder_ / "large.txt";
+  const std::pair<fs::path, std::function<void()>> readers[] = {
+      {csv_file, [&] { csv(csv_file); }},
+      {csv_file, [&] { read_csv(csv_file); }},
+      {csv_file, [&] { open("csv:" + csv_file.string()); }},
+      {npy_file, [&] { npy(npy_file); }},
+      {npy_file, [&] { io::load_npy(npy_file); }},
+      {text_file, [&] { text(text_file, {.window = 8}); }},
+      {text_file, [&] { open("text:" + text_file.string() + "?window=8"); }}};
+  for (const auto& [file, read] : readers) {
+    const MemoryLimit limit(std::size_t{32} << 20);
+    const std::string message = error_of(ErrorKind::kOutOfMemory, read);
+    EXPECT_TRUE(message.starts_with(file.string())) << message;
+    EXPECT_EQ(message.find(file.string()), message.rfind(file.string())) << message;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/naming_file.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
@@ -24,12 +25,12 @@ std::vector<io::Member> recordings(const fs::path& place) {
   std::vector<io::Member> members;
   std::error_code code;
   if (!fs::is_directory(place, code)) {
-    members = io::read_tar(place, is_wav);
+    members = naming_file(place, [&] { return io::read_tar(place, is_wav); });
   } else {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(place))
       if (entry.is_regular_file(code) && is_wav(entry.path().string()))
-        members.push_back(
-            {fs::relative(entry.path(), place).generic_string(), io::read_unpacked(entry.path())});
+        members.push_back({fs::relative(entry.path(), place).generic_string(),
+                           naming_file(entry.path(), [&] { return io::read_unpacked(entry.path()); })});
   }
   std::sort(members.begin(), members.end(),
             [](const io::Member& a, const io::Member& b) { return a.name < b.name; });

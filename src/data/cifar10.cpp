@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/naming_file.h"
 #include "base/parallel.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
@@ -65,7 +66,7 @@ Batches from_folder(const fs::path& folder) {
   const auto read = [&](std::size_t i) {
     try {
       found.names[i] = files[i].string();
-      found.bytes[i] = io::read_unpacked(files[i], kLargestFile);
+      found.bytes[i] = naming_file(files[i], [&] { return io::read_unpacked(files[i], kLargestFile); });
     } catch (...) {
       failures[i] = std::current_exception();
     }
@@ -116,9 +117,11 @@ TrainTest cifar10(const fs::path& place) {
     if (fs::is_directory(place / "cifar-10-batches-bin", code))
       return cifar10(place / "cifar-10-batches-bin");  // the archive, unpacked
   }
-  const Batches batches = archive.empty() ? from_folder(place) : from_archive(archive);
-  return {set_of(batches, 0, kTrainFiles, "cifar10"),
-          set_of(batches, kTrainFiles, kTrainFiles + 1, "cifar10 test")};
+  return naming_file(archive.empty() ? place : archive, [&] {
+    const Batches batches = archive.empty() ? from_folder(place) : from_archive(archive);
+    return TrainTest{set_of(batches, 0, kTrainFiles, "cifar10"),
+                     set_of(batches, kTrainFiles, kTrainFiles + 1, "cifar10 test")};
+  });
 }
 
 }  // namespace systole::data

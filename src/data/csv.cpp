@@ -14,6 +14,7 @@
 #include <set>
 #include <span>
 
+#include "base/naming_file.h"
 #include "base/nearest.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
@@ -274,8 +275,10 @@ Table parse_csv(std::string_view text, std::string_view file, const CsvOptions& 
 }
 
 Table read_csv(const std::filesystem::path& file, const CsvOptions& options) {
-  const std::vector<std::byte> bytes = io::read_unpacked(file, options.largest_bytes);
-  return parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string(), options);
+  return naming_file(file, [&] {
+    const std::vector<std::byte> bytes = io::read_unpacked(file, options.largest_bytes);
+    return parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string(), options);
+  });
 }
 
 }  // namespace systole::data

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "base/naming_file.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
@@ -65,7 +66,9 @@ std::size_t column_place(std::string_view name, const Table& table, std::string_
   no_column(name, table, where);
 }
 
-Source csv(const std::filesystem::path& file, const CsvOptions& options) {
+namespace {
+
+Source read_set(const std::filesystem::path& file, const CsvOptions& options) {
   const Table table = read_csv(file, options);
   const std::string where = file.string();
   const std::size_t none = table.columns.size();
@@ -106,6 +109,12 @@ Source csv(const std::filesystem::path& file, const CsvOptions& options) {
   std::vector<std::string> classes;
   const Literal y = classes_of(column, table, where, classes);
   return arrays(x, y).named(name, {}, classes);
+}
+
+}  // namespace
+
+Source csv(const std::filesystem::path& file, const CsvOptions& options) {
+  return naming_file(file, [&] { return read_set(file, options); });
 }
 
 }  // namespace systole::data

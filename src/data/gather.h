@@ -3,9 +3,13 @@
 // Batches made of rows: copying rows of arrays, and joining samples.
 
 #include <cstdint>
+#include <new>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "systole/base/error.h"
 #include "systole/base/literal.h"
 #include "systole/data/source.h"
 
@@ -37,6 +41,14 @@ std::vector<Literal> stacked(std::span<const Sample> samples, std::span<const st
 Shape with_leading(std::int64_t count, const Shape& shape);  // [count, …]
 Shape without_leading(const Shape& shape);
 
+// Samples that are rows of arrays in memory: sample i is row rows[i], or i where there are no rows.
+struct InPlace {
+  std::vector<Literal> columns;
+  std::vector<std::int64_t> rows;
+};
+// Where the samples lie, without copying any; nothing for what is not in memory, or not in one array.
+std::optional<InPlace> in_place(const Rows& rows);
+
 // A piece of the leading axis, in the same memory.
 Literal rows_of(const Literal& column, std::int64_t first, std::int64_t count);
 
@@ -48,7 +60,7 @@ decltype(auto) naming_sample(std::int64_t i, F&& work) {
   } catch (const Error& error) {
     throw error.within("sample " + std::to_string(i));
   } catch (const std::bad_alloc&) {
-    throw;
+    throw Error(ErrorKind::kOutOfMemory, "sample " + std::to_string(i), "no memory for it");
   } catch (const std::exception& error) {  // of a Dataset or a change that is not ours
     throw Error(ErrorKind::kInvalidArgument, "sample " + std::to_string(i), error.what());
   }

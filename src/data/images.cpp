@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/naming_file.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
@@ -50,7 +51,9 @@ class PictureRows final : public Rows {
   std::int64_t size() const override { return std::ssize(files_); }
   Sample get(std::int64_t i) const override {
     const std::size_t at = static_cast<std::size_t>(i);
-    Sample sample{io::load_picture(files_[at], {options_.channels, options_.largest_pixels})};
+    Sample sample{naming_file(files_[at], [&] {
+      return io::load_picture(files_[at], {options_.channels, options_.largest_pixels});
+    })};
     if (options_.height != 0) sample = Transforms{Resize{options_.height, options_.width}}(std::move(sample));
     if (!labels_.empty()) sample.push_back(Literal::scalar(labels_[at]));
     return sample;

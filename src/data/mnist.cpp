@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/naming_file.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data.h"
@@ -22,8 +23,11 @@ Source part(const fs::path& folder, const std::string& prefix, const MnistOption
       name.starts_with("fashion") ? "fashion" : "mnist";  // as `systole data get` names it
   const fs::path image_file = found_in(folder, prefix + "-images-idx3-ubyte", set);
   const fs::path label_file = found_in(folder, prefix + "-labels-idx1-ubyte", set);
-  Literal images = parse_idx(io::read_unpacked(image_file), image_file.string());
-  const Literal labels = parse_idx(io::read_unpacked(label_file), label_file.string());
+  const auto read = [](const fs::path& file) {
+    return naming_file(file, [&] { return parse_idx(io::read_unpacked(file), file.string()); });
+  };
+  Literal images = read(image_file);
+  const Literal labels = read(label_file);
   if (images.dtype() != DType::u8 || images.rank() != 3 || images.shape()[1] != Dim(28) ||
       images.shape()[2] != Dim(28))
     throw Error(ErrorKind::kParse, image_file.string(), "not MNIST's pictures", "u8[count,28,28]",

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/naming_file.h"
 #include "base/nearest.h"
 #include "data/fetch.h"
 #include "data/open.h"
@@ -104,6 +105,32 @@ TrainTest image_folders(const fs::path& folder, Options& options) {
   return both;
 }
 
+// The arrays of these names, or all; `file` is for messages.
+Source source_of(const std::vector<io::NamedArray>& all, const fs::path& file,
+                 const std::vector<std::string>& names) {
+  std::vector<Literal> columns;
+  std::vector<std::string> fields;
+  std::vector<std::string_view> known;
+  for (const io::NamedArray& array : all) known.push_back(array.name);
+  const auto add = [&](const io::NamedArray& array) {
+    columns.push_back(array.value);
+    fields.push_back(array.name);
+  };
+  if (names.empty()) std::for_each(all.begin(), all.end(), add);
+  for (const std::string& name : names) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& a) { return a.name == name; });
+    if (found == all.end())
+      throw Error(ErrorKind::kNotFound, file.string(), fmt::format("there is no array '{}'", name),
+                  fmt::format("{}", fmt::join(known, ", ")));
+    add(*found);
+  }
+  try {
+    return arrays(std::move(columns)).named(file.filename().string(), fields);
+  } catch (const Error& error) {
+    throw error.within(file.string());
+  }
+}
+
 struct Kind {
   std::string_view name;
   bool needs_place;
@@ -159,8 +186,8 @@ const Kind kKinds[] = {
          return std::any_of(all.begin(), all.end(), [&](const io::NamedArray& a) { return a.name == name; });
        };
        if (has("x_train") && has("y_train") && has("x_test") && has("y_test"))
-         return TrainTest{npz(p, {"x_train", "y_train"}), npz(p, {"x_test", "y_test"})};
-       return TrainTest{npz(p), {}};
+         return TrainTest{source_of(all, p, {"x_train", "y_train"}), source_of(all, p, {"x_test", "y_test"})};
+       return TrainTest{source_of(all, p, {}), {}};
      }},
     {"text", true,
      [](const fs::path& p, Options& o) {
@@ -223,7 +250,7 @@ Opened open_all(std::string_view spec) {
     if (known.name != kind) continue;
     if (known.needs_place == place.empty()) throw wrong_place(spec, known);
     Options options(rest, "data " + std::string(spec));
-    TrainTest both = known.read(fs::path(place), options);
+    TrainTest both = naming_file(fs::path(place), [&] { return known.read(fs::path(place), options); });
     return {std::move(both), options.rate};
   }
   const std::string_view meant = nearest(kind, names);
@@ -232,31 +259,12 @@ Opened open_all(std::string_view spec) {
       meant.empty() ? fmt::format("{}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", meant));
 }
 
-Source npy(const fs::path& file) { return arrays(io::load_npy(file)).named(file.filename().string()); }
+Source npy(const fs::path& file) {
+  return naming_file(file, [&] { return arrays(io::load_npy(file)).named(file.filename().string()); });
+}
 
 Source npz(const fs::path& file, const std::vector<std::string>& names) {
-  const std::vector<io::NamedArray> all = io::load_npz(file);
-  std::vector<Literal> columns;
-  std::vector<std::string> fields;
-  std::vector<std::string_view> known;
-  for (const io::NamedArray& array : all) known.push_back(array.name);
-  const auto add = [&](const io::NamedArray& array) {
-    columns.push_back(array.value);
-    fields.push_back(array.name);
-  };
-  if (names.empty()) std::for_each(all.begin(), all.end(), add);
-  for (const std::string& name : names) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& a) { return a.name == name; });
-    if (found == all.end())
-      throw Error(ErrorKind::kNotFound, file.string(), fmt::format("there is no array '{}'", name),
-                  fmt::format("{}", fmt::join(known, ", ")));
-    add(*found);
-  }
-  try {
-    return arrays(std::move(columns)).named(file.filename().string(), fields);
-  } catch (const Error& error) {
-    throw error.within(file.string());
-  }
+  return source_of(io::load_npz(file), file, names);
 }
 
 }  // namespace systole::data

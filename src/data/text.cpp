@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/naming_file.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
 #include "systole/data/vocabulary.h"
@@ -141,7 +142,7 @@ Source text_of(std::string_view text, const TextOptions& options, std::string_vi
 }
 
 Source text(const std::filesystem::path& file, const TextOptions& options) {
-  return text_of(read_text(file), options, file.string());
+  return naming_file(file, [&] { return text_of(read_text(file), options, file.string()); });
 }
 
 }  // namespace systole::data

@@ -41,6 +41,16 @@ class ArrayRows final : public Rows {
   }
   bool in_memory() const override { return true; }
   std::vector<Literal> columns() const override { return columns_; }
+  std::optional<Indices> known_labels(std::size_t field) const override {
+    if (field >= columns_.size() || !is_integer(columns_[field].dtype()) || columns_[field].rank() != 1)
+      return {};
+    return visit_dtype(columns_[field].dtype(), [&]<class T>() {
+      Indices labels;
+      if constexpr (std::is_integral_v<T>)
+        for (const T label : columns_[field].values<T>()) labels.push_back(static_cast<std::int64_t>(label));
+      return labels;
+    });
+  }
 
   Source part(std::int64_t first, std::int64_t count) const {
     std::vector<Literal> parts;
@@ -58,6 +68,8 @@ class ArrayRows final : public Rows {
 // A set whose samples are those of others. Where these lie in memory, so does it, once copied together.
 class View : public Rows {
  public:
+  // Where they lie without a copy, of a set that has one base.
+  virtual std::optional<InPlace> in_place() const { return {}; }
   std::vector<Literal> columns() const override {
     if (!in_memory()) return Rows::columns();
     std::call_once(once_, [&] { columns_ = Rows::columns(); });
@@ -87,6 +99,16 @@ class Selection final : public View {
     return base_->read(mapped);
   }
   bool in_memory() const override { return base_->in_memory(); }
+  std::optional<InPlace> in_place() const override {
+    std::optional<InPlace> place = data::in_place(*base_);
+    if (!place) return {};
+    Indices rows = indices_;
+    if (rows.empty()) return {};
+    if (!place->rows.empty())
+      for (std::int64_t& row : rows) row = place->rows[static_cast<std::size_t>(row)];
+    place->rows = std::move(rows);
+    return place;
+  }
   std::optional<Indices> known_labels(std::size_t field) const override {
     const std::optional<Indices> all = base_->known_labels(field);
     if (!all) return {};
@@ -145,6 +167,16 @@ class Part final : public View {
     return base_->read(mapped);
   }
   bool in_memory() const override { return base_->in_memory(); }
+  std::optional<InPlace> in_place() const override {
+    std::optional<InPlace> place = data::in_place(*base_);
+    if (!place) return {};
+    Indices rows(static_cast<std::size_t>(count_));
+    for (std::int64_t i = 0; i < count_; ++i)
+      rows[static_cast<std::size_t>(i)] =
+          place->rows.empty() ? first_ + i : place->rows[static_cast<std::size_t>(first_ + i)];
+    place->rows = std::move(rows);
+    return place;
+  }
   std::optional<Indices> known_labels(std::size_t field) const override {
     std::optional<Indices> all = base_->known_labels(field);
     if (all) *all = Indices(all->begin() + first_, all->begin() + first_ + count_);
@@ -268,6 +300,7 @@ class Named final : public Rows {
   bool in_memory() const override { return base_->in_memory(); }
   std::vector<Literal> columns() const override { return base_->columns(); }
   std::optional<Indices> known_labels(std::size_t field) const override { return base_->known_labels(field); }
+  const Rows& base() const { return *base_; }
 
  private:
   Handle base_;
@@ -286,6 +319,13 @@ void check_count(std::int64_t count, const char* where) {
 }
 
 }  // namespace
+
+std::optional<InPlace> in_place(const Rows& rows) {
+  if (const auto* named = dynamic_cast<const Named*>(&rows)) return in_place(named->base());
+  if (const auto* view = dynamic_cast<const View*>(&rows)) return view->in_place();
+  if (dynamic_cast<const ArrayRows*>(&rows) == nullptr) return {};
+  return InPlace{rows.columns(), {}};
+}
 
 Source arrays(std::vector<Literal> columns) {
   if (columns.empty()) throw Error(ErrorKind::kInvalidArgument, "data::arrays", "no arrays", "at least one");

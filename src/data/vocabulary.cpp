@@ -6,6 +6,7 @@
 #include <cctype>
 #include <utility>
 
+#include "base/naming_file.h"
 #include "base/nearest.h"
 #include "systole/base/error.h"
 #include "systole/io/archive.h"
@@ -38,8 +39,10 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 std::string read_text(const std::filesystem::path& file) {
-  const std::vector<std::byte> bytes = io::read_unpacked(file);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return naming_file(file, [&] {
+    const std::vector<std::byte> bytes = io::read_unpacked(file);
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
 }
 
 Vocabulary::Vocabulary(std::vector<std::string> marks) : words_(std::move(marks)) {

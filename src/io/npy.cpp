@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/naming_file.h"
 #include "io/npy_header.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
@@ -161,9 +162,11 @@ Literal read_npy(Stream& stream, std::string_view file) {
 }
 
 Literal load_npy(const std::filesystem::path& file) {
-  const std::unique_ptr<ByteSource> source = open_file(file);
-  SourceStream stream(*source);
-  return read_npy(stream, file.string());
+  return naming_file(file, [&] {
+    const std::unique_ptr<ByteSource> source = open_file(file);
+    SourceStream stream(*source);
+    return read_npy(stream, file.string());
+  });
 }
 
 Literal parse_npy(std::span<const std::byte> bytes, std::string_view file) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "base/naming_file.h"
 #include "io/npy.h"
 #include "io/npy_header.h"
 #include "io/zip.h"
@@ -68,7 +69,7 @@ bool leads_elsewhere(std::string_view name) {
 }  // namespace
 
 std::vector<NamedArray> load_npz(const std::filesystem::path& file) {
-  return read_npz(*open_file(file), file.string());
+  return naming_file(file, [&] { return read_npz(*open_file(file), file.string()); });
 }
 
 std::vector<NamedArray> parse_npz(std::span<const std::byte> bytes, std::string_view file) {

@@ -151,7 +151,11 @@ void warn_of(const fs::path& folder, std::string_view trouble) {
 }  // namespace
 
 fs::path cache_folder() {
-  if (!env::flag("SYSTOLE_CACHE", true)) return {};
+  constexpr const char* kSwitch = "SYSTOLE_CACHE";
+  if (const auto folder = env::text(kSwitch); folder && folder->find('/') != std::string::npos)
+    throw Error(ErrorKind::kInvalidArgument, kSwitch, "a switch, and no folder",
+                "1 or 0; SYSTOLE_CACHE_DIR names the folder", *folder);
+  if (!env::flag(kSwitch, true)) return {};
   if (const auto chosen = env::text("SYSTOLE_CACHE_DIR")) return *chosen;
   if (const auto user = env::text("XDG_CACHE_HOME")) return fs::path(*user) / "systole";
   if (const auto home = env::text("HOME")) return fs::path(*home) / ".cache" / "systole";

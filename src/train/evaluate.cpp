@@ -30,7 +30,6 @@ std::int64_t samples_for(const data::Source& data, const EvaluateOptions& option
 }
 
 constexpr std::int64_t kEvaluationSteps = 16;  // of one launch
-constexpr std::int64_t kResident = std::int64_t{2} << 30;
 
 }  // namespace
 
@@ -47,7 +46,7 @@ Trainer::Impl::Evaluation Trainer::Impl::evaluation(const data::Source& data,
       Feed(data, {.batch = batch,
                   .map = chosen.map,
                   .steps = data.endless() ? chosen.steps : 0,
-                  .resident_bytes = kResident,
+                  .resident_bytes = chosen.device_bytes,
                   .device = device()}),
       plan_epoch({.samples = samples, .batch = batch}, loops_slowly(first_device()) ? 1 : kEvaluationSteps)};
 }

@@ -1,12 +1,17 @@
 #include "train/feed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <utility>
 
+#include "data/gather.h"
 #include "systole/base/error.h"
 #include "systole/tensor/shaping.h"
+#include "tensor/borrowed.h"
 
 namespace systole::training {
 
@@ -45,11 +50,7 @@ Feed::Feed(const data::Source& source, FeedOptions options) : source_(source), o
   const data::Info info = source_.info();
   const std::int64_t bytes = source_.endless() ? -1 : bytes_of(info);
   if (options_.map.empty() && source_.in_memory() && bytes >= 0 && bytes <= options_.resident_bytes) {
-    for (const Literal& column : source_.columns()) {
-      if (options_.fields > 0 && columns_.size() == options_.fields) break;
-      Tensor x(column);
-      columns_.push_back(options_.device.empty() ? x : x.to(options_.device));
-    }
+    lay_down(bytes);
     return;
   }
   loader_.emplace(source_, data::LoaderOptions{.batch = options_.batch,
@@ -59,6 +60,37 @@ Feed::Feed(const data::Source& source, FeedOptions options) : source_(source), o
                                                .map = options_.map,
                                                .workers = options_.workers,
                                                .steps = options_.steps});
+}
+
+// A device that computes in the host's memory reads the data where they lie, also a selection of them.
+void Feed::lay_down(std::int64_t bytes) {
+  const auto no_room = [&](std::string why) {
+    return Error(
+        ErrorKind::kOutOfMemory, "the data",
+        fmt::format("no memory to lay {} bytes on {}", bytes,
+                    options_.device.empty() ? "the devices" : options_.device),
+        "a smaller device_bytes (train.device_gigabytes of systole train), with which they are read batch "
+        "by batch",
+        std::move(why));
+  };
+  try {
+    std::vector<Literal> columns;
+    if (!options_.device.empty() && recording::computes_in_host_memory(options_.device))
+      if (std::optional<data::InPlace> place = data::in_place(*source_.rows())) {
+        columns = std::move(place->columns);
+        rows_ = std::move(place->rows);
+      }
+    if (columns.empty()) columns = source_.columns();
+    if (options_.fields > 0) columns.resize(std::min(options_.fields, columns.size()));
+    for (const Literal& column : columns)
+      columns_.push_back(options_.device.empty() ? Tensor(column)
+                                                 : recording::borrowed(column, options_.device));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOutOfMemory) throw;
+    throw no_room(error.what());
+  } catch (const std::bad_alloc&) {
+    throw no_room({});
+  }
 }
 
 void Feed::begin_epoch(std::int64_t epoch, std::int64_t first_step) {
@@ -91,8 +123,10 @@ void Feed::prepare_epoch(std::int64_t epoch) {
 Tensor Feed::run(const Step& step, const Launch& launch) {
   if (resident()) {
     std::vector<std::int32_t> rows(static_cast<std::size_t>(launch.samples()));
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      rows[i] = static_cast<std::int32_t>(order_[static_cast<std::size_t>(launch.first) + i]);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::int64_t sample = order_[static_cast<std::size_t>(launch.first) + i];
+      rows[i] = static_cast<std::int32_t>(rows_.empty() ? sample : rows_[static_cast<std::size_t>(sample)]);
+    }
     Tensor indices(Literal::of<std::int32_t>({launch.steps, launch.batch}, rows));
     if (!options_.device.empty()) indices = indices.to(options_.device);
     return step.many_at(indices, columns_);

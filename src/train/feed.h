@@ -1,7 +1,8 @@
 #pragma once
 
 // A data set for launches: whole on the device when it is small and nothing changes it on the processor,
-// else read ahead by a Loader. The order of an epoch is the same either way.
+// else read ahead by a Loader. The order of an epoch is the same either way. On a device that computes in the
+// host's memory, "on the device" is where the data lie: nothing is copied.
 
 #include <cstdint>
 #include <optional>
@@ -48,7 +49,10 @@ class Feed {
  private:
   data::Source source_;
   FeedOptions options_;
-  std::vector<Tensor> columns_;  // on the device
+  void lay_down(std::int64_t bytes);
+
+  std::vector<Tensor> columns_;     // on the device
+  std::vector<std::int64_t> rows_;  // of them, by sample; empty: sample i is row i
   std::vector<std::int64_t> order_, next_order_;
   std::int64_t next_epoch_ = -1;  // that next_order_ is of
   std::optional<data::Loader> loader_;

@@ -122,8 +122,9 @@ struct Fit final : Run {
                                      .resident_bytes = chosen.device_bytes,
                                      .device = impl_.device()});
     if (!validation.empty())
-      validation_.emplace(impl_.evaluation(
-          validation, {.steps = chosen.validation_steps, .map = without_chance(chosen.map, validation)}));
+      validation_.emplace(impl_.evaluation(validation, {.steps = chosen.validation_steps,
+                                                        .map = without_chance(chosen.map, validation),
+                                                        .device_bytes = chosen.device_bytes}));
     sums_.assign(impl_.streaming.size() + 1, 0);
   }
 

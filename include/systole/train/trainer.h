@@ -151,8 +151,10 @@ struct FitOptions {
   // Ctrl-C (SIGINT) and SIGTERM end the training after the launch, with a checkpoint; a second one the
   // process.
   bool stop_on_interrupt = true;
-  std::int64_t steps_per_call = 0;                    // steps of one launch; 0: by the work of a step
-  std::int64_t device_bytes = std::int64_t{2} << 30;  // data up to this size is laid on the device
+  std::int64_t steps_per_call = 0;  // steps of one launch; 0: by the work of a step
+  // Data up to this size is laid on the device, validation data too; on one that computes in the host's
+  // memory it is read where it lies. Nobody may write to it while fit runs.
+  std::int64_t device_bytes = std::int64_t{2} << 30;
 };
 
 struct FitResult : History {
@@ -170,6 +172,7 @@ struct EvaluateOptions {
   data::Transforms map = {};
   // Outputs that are not finite: an Error that names the first sample, in place of a warning that does.
   bool refuse_non_finite = false;
+  std::int64_t device_bytes = std::int64_t{2} << 30;  // as FitOptions::device_bytes
 };
 
 class SYSTOLE_API Trainer {

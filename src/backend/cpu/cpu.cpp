@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
+#include <optional>
 #include <typeinfo>
 #include <utility>
 
@@ -21,6 +23,7 @@
 #include "backend/cpu/source.h"
 #include "backend/one_device.h"
 #include "base/parallel.h"
+#include "runtime/host_memory.h"
 #include "runtime/timeline.h"
 #include "systole/base/error.h"
 #include "systole/compile/passes.h"
@@ -41,17 +44,40 @@ constexpr const char* kName = "cpu";
 class HostBuffer final : public runtime::Buffer {
  public:
   HostBuffer(Type type, Memory memory)
-      : type_(std::move(type)), device_{kName, {}, 0}, memory_(std::move(memory)), donated_(false) {}
+      : type_(std::move(type)), device_{kName, {}, 0}, memory_(std::move(memory)), place_(memory_.get()) {}
+  // In the memory of the value, which is copied before anything is written.
+  explicit HostBuffer(Literal value)
+      : type_(value.type()),
+        device_{kName, {}, 0},
+        borrowed_(std::move(value)),
+        place_(const_cast<std::byte*>(borrowed_->bytes())),
+        is_borrowed_(true) {}
   const Type& type() const override { return type_; }
   const DeviceName& device() const override { return device_; }
   Literal to_host() const override {
     if (donated_)
       refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated", {}, type_.to_string());
+    if (is_borrowed()) return *borrowed_;
     const auto bytes = static_cast<std::size_t>(type_.bytes());
     const timeline::Copy timed(timeline::kToHost, kName, bytes);
-    return Literal::copy_of(type_, {memory_.get(), bytes});
+    return Literal::copy_of(type_, {memory(), bytes});
   }
-  std::byte* memory() const { return memory_.get(); }
+  std::byte* memory() const { return place_.load(std::memory_order_acquire); }
+  bool is_borrowed() const { return is_borrowed_.load(std::memory_order_acquire); }
+  // Memory of its own, which may be written to. A run that reads what was borrowed goes on with that.
+  std::byte* own_memory() const {
+    if (is_borrowed()) {
+      const std::lock_guard lock(owning_);
+      if (is_borrowed()) {
+        memory_ = take(type_.bytes());
+        const timeline::Copy timed(timeline::kOnDevice, kName, borrowed_->byte_size());
+        if (memory_) std::memcpy(memory_.get(), borrowed_->bytes(), borrowed_->byte_size());
+        place_.store(memory_.get(), std::memory_order_release);
+        is_borrowed_.store(false, std::memory_order_release);
+      }
+    }
+    return memory();
+  }
   bool is_donated() const { return donated_; }
   void set_donated(bool donated) { donated_ = donated; }
   // How often its content may have changed: of what is written through an address nobody tells.
@@ -65,13 +91,23 @@ class HostBuffer final : public runtime::Buffer {
  private:
   const Type type_;
   const DeviceName device_;
-  const Memory memory_;
-  bool donated_;
+  const std::optional<Literal> borrowed_;
+  mutable std::mutex owning_;
+  mutable Memory memory_;
+  mutable std::atomic<std::byte*> place_;
+  mutable std::atomic<bool> is_borrowed_{false};
+  bool donated_ = false;
   mutable std::atomic<std::uint64_t> version_{0};
   mutable std::atomic<bool> has_address_{false};  // that somebody was given
 };
 
 HostBuffer& own(const BufferRef& buffer) { return static_cast<HostBuffer&>(*buffer); }
+
+const std::byte* read_from(const runtime::BufferPart& part) {
+  const auto& own = dynamic_cast<const HostBuffer&>(*part.buffer);
+  if (own.is_donated()) refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated");
+  return own.memory() != nullptr ? own.memory() + part.offset : nullptr;
+}
 
 class CpuSession final : public runtime::Session {
  public:
@@ -108,7 +144,7 @@ class CpuSession final : public runtime::Session {
     for (std::size_t o = 0; o < program.outputs.size(); ++o) {
       BufferRef& result = results[0][o];
       const auto input = static_cast<std::size_t>(shared_[o]);
-      if (shared_[o] >= 0 && takeable_[input]) {
+      if (shared_[o] >= 0 && takeable_[input] && !own(given[input]).is_borrowed()) {
         result = given[input];
       } else {
         const Type& type = program.buffers[static_cast<std::size_t>(program.outputs[o])].type;
@@ -187,7 +223,10 @@ std::string description() try {
   return error.what();
 }
 
-class CpuBackend final : public runtime::Backend, public runtime::SourceBackend, public runtime::OneDevice {
+class CpuBackend final : public runtime::Backend,
+                         public runtime::SourceBackend,
+                         public runtime::OneDevice,
+                         public runtime::HostMemoryBackend {
  public:
   std::string_view name() const override { return kName; }
   std::vector<runtime::DeviceInfo> devices() override { return {{{kName, {}, 0}, description(), 0}}; }
@@ -197,6 +236,7 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend,
     if (memory) std::memcpy(memory.get(), value.bytes(), value.byte_size());
     return std::make_shared<HostBuffer>(value.type(), std::move(memory));
   }
+  BufferRef borrow(const Literal& value, int) override { return std::make_shared<HostBuffer>(value); }
   std::shared_ptr<const runtime::Executable> compile(const ir::Graph& graph, int,
                                                      const runtime::CompileOptions& options) override {
     if (!graph.is_static()) refuse(ErrorKind::kShape, "a graph with symbols must be bound to numbers first");
@@ -225,11 +265,11 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend,
   }
   void read(const runtime::BufferPart& from, std::span<std::byte> to) override {
     const timeline::Copy timed(timeline::kToHost, kName, to.size());
-    if (!to.empty()) std::memcpy(to.data(), memory_of(from), to.size());
+    if (!to.empty()) std::memcpy(to.data(), read_from(from), to.size());
   }
   void copy(const runtime::BufferPart& from, const runtime::BufferPart& to) override {
     const timeline::Copy timed(timeline::kOnDevice, kName, from.bytes);
-    if (from.bytes > 0) std::memcpy(memory_of(to), memory_of(from), from.bytes);
+    if (from.bytes > 0) std::memcpy(memory_of(to), read_from(from), from.bytes);
   }
   void fill(const runtime::BufferPart& to, std::span<const std::byte> element,
             const runtime::WorkQueue*) override {
@@ -258,8 +298,9 @@ class CpuBackend final : public runtime::Backend, public runtime::SourceBackend,
 std::byte* memory_of(const runtime::BufferPart& part) {
   const auto& own = dynamic_cast<const HostBuffer&>(*part.buffer);
   if (own.is_donated()) refuse(ErrorKind::kInvalidArgument, "a buffer is used after it was donated");
+  std::byte* const memory = own.own_memory();
   own.set_changed();  // whoever asks may write to it
-  return own.memory() != nullptr ? own.memory() + part.offset : nullptr;
+  return memory != nullptr ? memory + part.offset : nullptr;
 }
 
 std::unique_ptr<runtime::Backend> make_backend() { return std::make_unique<CpuBackend>(); }

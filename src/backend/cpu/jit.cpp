@@ -249,6 +249,8 @@ std::shared_ptr<const Library> by_first(
       tell(fmt::format("kernels are made by {}", rung->compiler().name()));
       return library;
     } catch (const Error& error) {
+      // A variable with a wrong value is no reason to work without kernels.
+      if (error.kind() == ErrorKind::kInvalidArgument) throw;
       const std::string trouble = rung->trouble(isa);
       if (trouble.empty() && error.kind() == ErrorKind::kInternal) throw;
       const Error reason = trouble.empty() || error.kind() == ErrorKind::kUnsupported

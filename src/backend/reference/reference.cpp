@@ -14,6 +14,7 @@
 #include "backend/reference/rendezvous.h"
 #include "eval/eval.h"
 #include "eval/plan.h"
+#include "runtime/host_memory.h"
 #include "systole/compile/passes.h"
 
 namespace systole::runtime {
@@ -225,7 +226,7 @@ Graph ready(const Graph& graph, const CompileOptions& options) {
   return eval::uses_collectives(optimized) == eval::uses_collectives(graph) ? optimized : inlined;
 }
 
-class ReferenceBackend : public Backend {
+class ReferenceBackend : public Backend, public HostMemoryBackend {
  public:
   std::string_view name() const override { return kName; }
 
@@ -234,6 +235,7 @@ class ReferenceBackend : public Backend {
   }
 
   // Ordinals other than 0 are the simulated devices of a mesh.
+  BufferRef borrow(const Literal& value, int ordinal) override { return upload(value, ordinal); }
   BufferRef upload(const Literal& value, int ordinal) override {
     if (ordinal < 0 || ordinal >= kMaxDevices)
       refuse(ErrorKind::kNotFound, "no such device", {}, std::to_string(ordinal));

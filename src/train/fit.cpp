@@ -126,6 +126,7 @@ struct Fit final : Run {
   FitResult run() {
     const ModeScope mode(impl_.model.inventory, true);
     const InterruptScope interrupt(options_.stop_on_interrupt);
+    impl_.check_labels(*feed_, impl_.step, options_.batch, "fit");
     open_checkpoints();
     const std::vector<Launch> plan = plan_epoch(shape_, launch_steps());
     const std::int64_t steps = step_count(shape_);  // of an epoch

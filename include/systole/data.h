@@ -14,6 +14,7 @@
 #include "systole/base/literal.h"
 #include "systole/data/audio.h"
 #include "systole/data/folds.h"
+#include "systole/data/labels.h"
 #include "systole/data/loader.h"
 #include "systole/data/sets.h"
 #include "systole/data/source.h"

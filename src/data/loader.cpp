@@ -256,6 +256,10 @@ Loader::Loader(Source source, LoaderOptions options)
   check(o.prefetch >= kAuto && o.prefetch <= kMostPrefetch, "wrong prefetch", "kAuto, or 0 to 4096",
         o.prefetch);
   check(o.steps >= 0, "wrong steps", "0 or more", o.steps);
+  if (o.shuffle && s.source.rows()->period() == kEndless)
+    throw Error(ErrorKind::kInvalidArgument, "data::Loader",
+                "a set without end cannot be shuffled; it gives its samples in its own order",
+                "shuffle = false, in FitOptions or LoaderOptions", "shuffle = true, the default");
   for (const Transform& transform : o.map.list()) check_parameters(transform);
   s.samplewise = sample_part(o.map.list());
   if (s.source.endless()) {
@@ -289,6 +293,9 @@ void Loader::set_epoch(std::int64_t epoch) {
 
 std::vector<std::int64_t> Loader::order() const {
   const State& s = *state_;
+  if (s.steps == kEndless && s.source.period() == kEndless)
+    throw Error(ErrorKind::kInvalidArgument, "data::Loader::order", "the set has no end",
+                "LoaderOptions::steps, or a set that ends");
   const Plan plan(s.source, s.options, s.epoch, s.steps);
   const std::int64_t enough = s.steps == kEndless ? s.source.period() / s.options.batch + 1 : s.steps;
   Indices order;

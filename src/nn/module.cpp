@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "systole/base/error.h"
+#include "tensor/frame.h"
 
 namespace systole {
 
@@ -71,6 +73,21 @@ void set_training(const Inventory& found, bool training) {
   for (const Inventory::Part& part : found.parts) part.mode.set(training);
 }
 
+void set_mode(const Inventory& found, bool training) {
+  const bool compiled = std::any_of(found.cells.begin(), found.cells.end(), [](const Inventory::Cell& cell) {
+    return cell.variable->cell()->compiled;
+  });
+  for (const Inventory::Part& part : found.parts)
+    if (compiled && part.mode.flag != nullptr && *part.mode.flag != training)
+      log(LogLevel::warn,
+          fmt::format(
+              "{}: \"bool training\" of {} changes, which functions that are compiled already do not "
+              "notice; make it a Setting<bool>, or call forget() on them",
+              training ? "nn::train" : "nn::eval",
+              part.name.empty() ? std::string(part.type) : fmt::format("{} ({})", part.name, part.type)));
+  set_training(found, training);
+}
+
 void renew(const Inventory& found, std::optional<DType> dtype) {
   std::map<const void*, Variable> renewed;
   for (const Inventory::Cell& cell : found.cells) {
@@ -78,6 +95,7 @@ void renew(const Inventory& found, std::optional<DType> dtype) {
     if (dtype && (!is_float(variable.dtype()) || variable.dtype() == *dtype)) continue;
     const auto [place, fresh] = renewed.try_emplace(variable.cell().get());
     if (fresh) place->second = dtype ? variable.clone(*dtype) : variable.clone();
+    if (dtype) variable.cell()->replaced_by = place->second.cell();
     variable = place->second;
   }
 }

@@ -142,10 +142,23 @@ void check_settings(const Entry& entry, const Settings& s) {
 
 }  // namespace
 
-Loss by_name(std::string_view name, const Settings& settings) {
+namespace {
+
+const Entry& entry_of(std::string_view name) {
   std::string plain = nn::plain_name(name);
   if (plain.ends_with("_loss")) plain.resize(plain.size() - 5);
-  const Entry& entry = nn::named<Entry>(kLosses, plain, "loss");
+  return nn::named<Entry>(kLosses, plain, "loss");
+}
+
+}  // namespace
+
+bool takes_labels(std::string_view name) {
+  const Entry& entry = entry_of(name);
+  return (entry.takes & kIgnore) != 0 || entry.loss == multi_margin_of;
+}
+
+Loss by_name(std::string_view name, const Settings& settings) {
+  const Entry& entry = entry_of(name);
   check_settings(entry, settings);
   return [loss = entry.loss, settings](const Tensor& output, const Tensor& target) {
     return loss(output, target, settings);

@@ -13,6 +13,7 @@ namespace systole::optim {
 
 Accumulation::Accumulation(Parameters parameters, std::int32_t batches)
     : parameters_(std::move(parameters)), batches_(batches) {
+  check_parameters("accumulation", parameters_);
   if (batches < 1) refuse("accumulation", "batches", "at least 1", std::to_string(batches));
   count_ = Variable(Tensor(Literal::scalar<std::int32_t>(0)), "accumulation.count", false);
   state_.add(count_.name(), count_);

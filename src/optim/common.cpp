@@ -10,6 +10,8 @@
 #include "ops/common.h"
 #include "systole/base/error.h"
 #include "systole/tensor/math.h"
+#include "tensor/frame.h"
+#include "tensor/gradient_marks.h"
 #include "tensor/record.h"
 
 namespace systole::optim {
@@ -45,7 +47,25 @@ void check_gradients(std::string_view where, const Parameters& parameters, std::
     if (type.shape != parameters.variables()[i].shape())
       throw Error(ErrorKind::kShape, here, "its shape", parameters.variables()[i].type().to_string(),
                   type.to_string());
+    const Variable& parameter = parameters.variables()[i];
+    const recording::OtherVariable other = recording::other_variable(grads[i], parameter);
+    const recording::CellRef replacement = parameter.cell()->replaced_by.lock();
+    // A gradient without a mark tells by its dtype: nn::cast changes that.
+    const bool is_replaced = other.replaces || (replacement && type.dtype == replacement->type.dtype);
+    if (is_replaced)
+      refuse(here, "nn::cast has replaced the parameter by another Variable",
+             "an optimiser that is made after nn::cast", type.to_string());
+    if (other.exists)
+      refuse(here, "it is the gradient of another Variable",
+             fmt::format("gradients in the order of {}.parameters()", where),
+             other.name.empty() ? "that of one without a name" : fmt::format("that of \"{}\"", other.name));
   }
+}
+
+void check_parameters(std::string_view where, const Parameters& parameters) {
+  if (parameters.empty())
+    refuse(where, "there are no parameters, so nothing would be trained",
+           "at least one; parameters(module) leaves frozen ones out", "an empty list");
 }
 
 void refuse_name(std::string_view where, std::string_view what, std::string_view got,

@@ -20,8 +20,9 @@ inline constexpr double kInfinity = HUGE_VAL;
 // Throws kInvalidArgument.
 [[noreturn]] void refuse(std::string_view where, std::string message, std::string expected, std::string got);
 void check_number(std::string_view where, std::string_view what, double value, double least, double below);
-void check_apply(std::string_view where, const Tensor& apply);  // one bool
-// A gradient for each parameter, of its shape.
+void check_apply(std::string_view where, const Tensor& apply);                // one bool
+void check_parameters(std::string_view where, const Parameters& parameters);  // at least one
+// A gradient for each parameter, of its shape, and not marked as that of another Variable.
 void check_gradients(std::string_view where, const Parameters& parameters, std::span<const Tensor> grads);
 
 // Throws kNotFound for a name that is none of `names`, with the nearest.

@@ -8,6 +8,7 @@
 namespace systole::optim {
 
 Ema::Ema(Parameters parameters, EmaOptions options) : options_(options), parameters_(std::move(parameters)) {
+  check_parameters("ema", parameters_);
   check_number("ema", "decay", options.decay, 0, 1);
   updates_ = Variable(Tensor(Literal::scalar<std::int32_t>(0)), "ema.updates", false);
   state_.add(updates_.name(), updates_);

@@ -40,6 +40,7 @@ Group no_decay(const Parameters& parameters) {
 
 Optimizer::Optimizer(std::string_view name, Parameters parameters, Schedule lr, std::vector<Group> groups)
     : name_(name), parameters_(std::move(parameters)) {
+  check_parameters(name_, parameters_);
   for (const NamedVariable& p : parameters_)
     if (!is_float(p.variable.dtype()))
       throw Error(ErrorKind::kDType, name_, fmt::format("parameter \"{}\"", p.name), "floating-point numbers",
@@ -150,6 +151,7 @@ void Optimizer::update(std::span<const Tensor> grads) {
 
 void Optimizer::update(std::span<const Tensor> grads, const Tensor& apply) {
   check_apply(name_, apply);
+  check_gradients(name_, parameters_, grads);
   std::vector<std::pair<Variable, Tensor>> before;
   for (const Parameters* list : {&parameters_, &state_})
     for (const Variable& v : list->variables()) before.emplace_back(v, v.value());
@@ -158,10 +160,7 @@ void Optimizer::update(std::span<const Tensor> grads, const Tensor& apply) {
   };
   // What follows is computed after `apply` is known, so that nothing of it waits in memory for the choice.
   std::vector<Tensor> masked;
-  for (const Tensor& grad : grads) {
-    recording::checked(grad, name_);
-    masked.push_back(chosen(grad, recording::constant_like(grad, 0)));
-  }
+  for (const Tensor& grad : grads) masked.push_back(chosen(grad, recording::constant_like(grad, 0)));
   update(masked);
   for (auto& [variable, old] : before)
     if (const Tensor now = variable; now.record().get() != old.record().get())

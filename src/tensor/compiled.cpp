@@ -13,6 +13,7 @@
 #include <exception>
 #include <future>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include <fmt/format.h>
@@ -21,9 +22,11 @@
 #include "systole/ir/composite.h"
 #include "systole/ops.h"
 #include "systole/tensor/control.h"
+#include "tensor/bad_op.h"
 #include "tensor/control_body.h"
 #include "tensor/devices.h"
 #include "tensor/evaluate.h"
+#include "tensor/index_check.h"
 #include "tensor/mesh.h"
 #include "tensor/record.h"
 #include "tensor/step_graphs.h"
@@ -222,8 +225,13 @@ struct CompiledFunction::State {
                           {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
     }
     if (options.mesh) check_mesh(made, made.arguments);
+    if (*options.check_indices) check_indices(made.traced, made.arguments.size());
+    if (options.check_finite) check_finite(made.traced);
     made.traced.graph = named(made.traced.graph, made.traced, made.arguments.size(), options, Form::once);
-    for (const Frame::Binding& b : made.traced.bound) made.variables.push_back(b.cell->type);
+    for (const Frame::Binding& b : made.traced.bound) {
+      made.variables.push_back(b.cell->type);
+      b.cell->compiled = true;
+    }
     for (Tensor& x : made.traced.results.tensors) x = Tensor();
     run_pending(made.traced.captures, "compile");
     for (auto* list : {&made.traced.bound, &made.traced.assigned})
@@ -237,6 +245,82 @@ struct CompiledFunction::State {
     old.swap(specializations);
     under_way.clear();  // of captured values that are old now: calls from here on do not wait for them
     ++forgotten;
+  }
+
+  // Of the inputs, for messages.
+  static std::vector<std::string> input_names(const Traced& traced, std::size_t arguments) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < arguments; ++i) names.push_back(fmt::format("argument {}", i));
+    for (const Frame::Binding& b : traced.bound) names.push_back(b.cell->name);
+    names.resize(traced.graph.inputs().size(), "a Tensor of the program");
+    return names;
+  }
+
+  static void check_finite(Traced& traced) {
+    const std::size_t results = traced.results.tensors.size(), own = results - traced.reports();
+    ir::Graph graph(traced.graph.name());
+    ir::Values inputs, flags;
+    for (std::size_t i = 0; i < traced.graph.inputs().size(); ++i)
+      inputs.push_back(graph.input(traced.graph.input_name(i), traced.graph.input_type(i)));
+    const ir::Values outputs = ir::inline_graph(graph, traced.graph, inputs);
+    std::vector<std::string> names;
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      if ((k >= own && k < results) || !is_float(outputs[k].type().dtype)) continue;
+      Ints axes(outputs[k].shape().size());
+      std::iota(axes.begin(), axes.end(), 0);
+      const ir::Value bad = ops::convert(ops::bitwise_not(ops::is_finite(outputs[k])), DType::i32);
+      flags.push_back(ops::reshape(axes.empty() ? bad : ops::reduce(bad, ir::Combine::max, axes), {1}));
+      names.push_back(k < own
+                          ? fmt::format("result {}", k)
+                          : fmt::format("the new value of \"{}\"", traced.assigned[k - results].cell->name));
+    }
+    if (flags.empty()) return;
+    for (std::size_t k = 0; k <= outputs.size(); ++k) {
+      if (k == results) graph.output(flags.size() == 1 ? flags[0] : ops::concat(flags, 0));
+      if (k < outputs.size()) graph.output(outputs[k]);
+    }
+    traced.graph = std::move(graph);
+    traced.finite_outputs = std::move(names);
+    traced.results.tensors.emplace_back();
+  }
+
+  // `inputs` are the values of the traced graph's inputs; empty after a launch of many steps.
+  void refuse_bad(const Traced& traced, const Literal& report, std::size_t arguments,
+                  const std::function<std::vector<Literal>()>& inputs) const {
+    const std::span<const std::int32_t> flags = report.values<std::int32_t>();
+    const auto found = std::find(flags.begin(), flags.end(), 1);
+    if (found == flags.end()) return;
+    const auto at = static_cast<std::size_t>(found - flags.begin());
+    const std::string& output = traced.finite_outputs[at % traced.finite_outputs.size()];
+    std::string text = fmt::format("numbers are not finite: {}", output);
+    if (report.rank() > 1) {  // of a launch of many steps
+      text += fmt::format(" in step {} of the launch; a call of that step alone names the op",
+                          at / traced.finite_outputs.size());
+    } else {
+      const std::string op =
+          first_bad_op(traced.graph, inputs(), input_names(traced, arguments), place_name(traced));
+      text += op.empty() ? "; no op gives such a number on the host, where it is computed in f64" : "; " + op;
+    }
+    throw Error(ErrorKind::kInvalidArgument, options.name, text);
+  }
+
+  // Where kernels of the program's own are run again.
+  std::string place_name(const Traced& traced) const {
+    if (options.mesh) return options.mesh->device;
+    if (!options.device.empty()) return options.device;
+    for (const Frame::Binding& b : traced.bound)
+      if (const std::uint8_t own = b.cell->value.record()->device; own != kAnyDevice)
+        return device(own).name.to_string();
+    return device(current_device_id()).name.to_string();
+  }
+
+  static void check_indices(Traced& traced, std::size_t arguments) {
+    std::vector<std::string> names = input_names(traced, arguments);
+    IndexChecked checked = with_index_counts(traced.graph, std::move(names), traced.results.tensors.size());
+    if (checked.sites.empty()) return;
+    traced.graph = std::move(checked.graph);
+    traced.index_sites = std::move(checked.sites);
+    traced.results.tensors.emplace_back();
   }
 
   void check_mesh(const Specialization& s, const std::vector<StandIn>& arguments) const {
@@ -337,8 +421,10 @@ struct CompiledFunction::State {
     evaluate_all(s, arguments, last);
     std::vector<int> donated;
     donated.reserve(s.traced.assigned.size());
+    const std::size_t reports = s.traced.reports();
     for (std::size_t i = 0; i < s.traced.bound.size(); ++i) {
-      if (!s.traced.bound[i].assigned) continue;
+      // What is refused after the run must find the old values, so nothing is donated.
+      if (!s.traced.bound[i].assigned || reports > 0) continue;
       make_exclusive(*s.traced.bound[i].cell);
       donated.push_back(static_cast<int>(arguments.size() + i));
     }
@@ -369,8 +455,16 @@ struct CompiledFunction::State {
     }
     Flat out{{}, s.traced.results.structure, s.traced.results.keys};
     const std::size_t count = s.traced.results.tensors.size();
+    if (!s.traced.index_sites.empty())
+      refuse_outside(options.name, s.traced.index_sites, results[count - reports]->to_host());
+    if (!s.traced.finite_outputs.empty())
+      refuse_bad(s.traced, results[count - 1]->to_host(), arguments.size(), [&] {
+        std::vector<Literal> given;
+        for (const Tensor* x : values) given.push_back(x->literal());
+        return given;
+      });
     out.tensors.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) out.tensors.push_back(from_buffer(results[i]));
+    for (std::size_t i = 0; i < count - reports; ++i) out.tensors.push_back(from_buffer(results[i]));
     // A donated Variable's result is in its own Buffer, which only its record holds: nothing changes hands.
     for (std::size_t i = 0; i < s.traced.assigned.size(); ++i) {
       Tensor& value = s.traced.assigned[i].cell->value;
@@ -388,6 +482,7 @@ CompiledFunction::CompiledFunction(FunctionOptions options) : state_(std::make_s
       throw Error(ErrorKind::kInvalidArgument, "compile", "a device beside the mesh's", options.mesh->device,
                   options.device);
   }
+  options.check_indices = checks_indices(options.check_indices);
   state_->options = std::move(options);
 }
 

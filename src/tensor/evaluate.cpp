@@ -94,7 +94,7 @@ struct Job {
   Words key;
   std::uint64_t hash = 0;
   std::uint8_t device = kAnyDevice;
-  bool deterministic = false;
+  bool deterministic = false, checked = false;
   std::vector<Argument> arguments;
   struct Target {
     RecordRef record;
@@ -139,7 +139,9 @@ class Cutter {
     choose_outputs();
     if (job_.device == kAnyDevice) job_.device = current_device_id();
     job_.deterministic = runtime::is_deterministic();
-    job_.key.push_back(job_.device | std::uint64_t{job_.deterministic} << 8);
+    job_.checked = checks_indices();
+    job_.key.push_back(job_.device | std::uint64_t{job_.deterministic} << 8 |
+                       std::uint64_t{job_.checked} << 9);
     job_.hash = hash_of(job_.key);
     job_.program = cache().find(job_.key, job_.hash);
     if (!job_.program) {
@@ -324,11 +326,17 @@ void poison(std::span<const Tensor> roots, std::exception_ptr error) {
 void run(Job& job, std::span<const Tensor> roots) {
   try {
     if (!job.program) {
-      job.program = cache().insert(
-          std::move(job.key), job.hash,
-          std::make_shared<Program>(build_graph(job.nodes, job.input_types, job.outputs), job.device,
-                                    runtime::CompileOptions{.deterministic = job.deterministic}),
-          std::move(job.graphs));
+      ir::Graph graph = build_graph(job.nodes, job.input_types, job.outputs);
+      std::vector<IndexSite> sites;
+      if (job.checked) {
+        IndexChecked checked = with_index_counts(graph, {}, graph.outputs().size());
+        graph = std::move(checked.graph);
+        sites = std::move(checked.sites);
+      }
+      auto program = std::make_shared<Program>(std::move(graph), job.device,
+                                               runtime::CompileOptions{.deterministic = job.deterministic});
+      program->index_sites = std::move(sites);
+      job.program = cache().insert(std::move(job.key), job.hash, std::move(program), std::move(job.graphs));
     }
     std::vector<runtime::BufferRef> arguments;
     arguments.reserve(job.arguments.size());
@@ -337,7 +345,10 @@ void run(Job& job, std::span<const Tensor> roots) {
       arguments.push_back(argument.buffer ? on_device(argument.buffer, job.device)
                                           : place.backend->upload(argument.literal, place.name.ordinal));
     job.arguments.clear();
-    publish(job, job.program->run(std::move(arguments), {}));
+    const std::vector<runtime::BufferRef> results = job.program->run(std::move(arguments), {});
+    if (const std::vector<IndexSite>& sites = job.program->index_sites; !sites.empty())
+      refuse_outside("SYSTOLE_CHECK", sites, results.back()->to_host());
+    publish(job, results);
   } catch (const Error&) {
     poison(roots, std::current_exception());
     throw;

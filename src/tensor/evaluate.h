@@ -14,6 +14,7 @@
 
 #include "systole/runtime.h"
 #include "systole/tensor/tensor.h"
+#include "tensor/index_check.h"
 #include "tensor/record.h"
 
 namespace systole::recording {
@@ -47,6 +48,8 @@ class Program {
                                              std::vector<int> donated, const Moved& moved);
   std::uint8_t device() const { return device_; }
   bool holds(const runtime::Buffer& buffer) const { return buffer.device() == compiled_.device(); }
+  // Not empty: the last result is their report. Set before the program is shared.
+  std::vector<IndexSite> index_sites;
 
  private:
   // A session, with lists that a call fills.

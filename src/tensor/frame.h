@@ -21,10 +21,13 @@ namespace systole::recording {
 struct Cell {
   std::string name;
   bool trainable = true;
-  bool frozen = false;  // not trained for a while
-  bool roams = false;   // goes where it is needed, so it does not say where a function runs
+  bool frozen = false;                // not trained for a while
+  bool roams = false;                 // goes where it is needed, so it does not say where a function runs
+  bool compiled = false;              // a compiled function that uses it has been traced
+  std::uint32_t gradient_number = 0;  // of the mark on its gradients; 0: it had none yet
   Type type;
   Tensor value;
+  std::weak_ptr<Cell> replaced_by;  // by nn::cast, in the module that it was part of
 };
 using CellRef = std::shared_ptr<Cell>;
 

@@ -66,6 +66,9 @@ struct Record {
   std::int32_t position = 0;
   std::uint32_t uses = 0;
 
+  // The number of the Variable whose gradient this is (gradient_marks.h); 0: none.
+  std::atomic<std::uint32_t> gradient_of{0};
+
   const ir::Attrs& attrs() const;
   bool pending() const {
     const Kind k = kind.load(std::memory_order_acquire);

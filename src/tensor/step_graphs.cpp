@@ -75,8 +75,9 @@ ir::Graph named(const ir::Graph& graph, const Traced& traced, std::size_t argume
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       const std::size_t lead = form == Form::once ? 0 : 1;
       ir::Sharding wanted =
-          k < results ? result_sharding(*options.mesh, k, outputs[k].type(), lead)
-                      : ir::Sharding{std::vector<ir::MeshAxisNames>(outputs[k].type().shape.size())};
+          k < results - traced.reports()
+              ? result_sharding(*options.mesh, k, outputs[k].type(), lead)
+              : ir::Sharding{std::vector<ir::MeshAxisNames>(outputs[k].type().shape.size())};
       for (std::size_t b = 0; k >= results && b < traced.bound.size(); ++b)
         if (traced.bound[b].cell == traced.assigned[k - results].cell) wanted = shardings[arguments + b];
       outputs[k] = under(out, outputs[k], wanted);

@@ -8,6 +8,7 @@
 #include "systole/ir/graph.h"
 #include "systole/tensor/tree.h"
 #include "tensor/frame.h"
+#include "tensor/index_check.h"
 
 namespace systole::recording {
 
@@ -18,6 +19,13 @@ struct Traced {
   std::vector<Tensor> captures;
   Frame::Settings settings;
   Flat results;  // the structure; its Tensors belong to the trace
+  // Not empty: a result after the function's own is their report, first that of the indices. A report of
+  // finite numbers says of each output whether it has others.
+  std::vector<IndexSite> index_sites;
+  std::vector<std::string> finite_outputs;
+  std::size_t reports() const {
+    return std::size_t{!index_sites.empty()} + std::size_t{!finite_outputs.empty()};
+  }
 };
 
 struct TraceOptions {

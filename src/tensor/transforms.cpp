@@ -14,6 +14,7 @@
 #include "systole/ir/composite.h"
 #include "systole/ops.h"
 #include "systole/tensor/shaping.h"
+#include "tensor/gradient_marks.h"
 #include "tensor/record.h"
 #include "tensor/trace.h"
 
@@ -56,6 +57,17 @@ std::vector<Tensor> chosen(const Flat& arguments, std::span<const int> which) {
   return values;
 }
 
+// Whether the value of an input reaches anything.
+bool is_used(const ir::Graph& graph, std::size_t input) {
+  const std::int32_t node = graph.inputs()[input];
+  const auto is_it = [&](ir::ValueId v) { return v.node == node; };
+  return std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                     [&](const ir::Output& out) { return is_it(out.value); }) ||
+         std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const ir::Node& n) {
+           return std::any_of(n.operands.begin(), n.operands.end(), is_it);
+         });
+}
+
 }  // namespace
 
 Gradients value_and_grad(const tree::FlatFunction& fn, const Flat& arguments, const std::vector<int>& wrt,
@@ -65,6 +77,10 @@ Gradients value_and_grad(const tree::FlatFunction& fn, const Flat& arguments, co
         !is_float(type.dtype))
       throw Error(ErrorKind::kDType, "gradient", fmt::format("argument {} has no gradient", i), "a float",
                   type.to_string());
+  if (wrt.empty() && variables.empty())
+    throw Error(ErrorKind::kInvalidArgument, "gradient", "there is nothing to differentiate by",
+                "at least one Variable or argument; parameters(module) leaves frozen ones out",
+                "an empty list");
   const Traced traced = trace(fn, arguments, wrt, {.bind = variables});
   if (traced.results.tensors.empty())
     throw Error(ErrorKind::kShape, "gradient", "the function returns nothing", "a float scalar");
@@ -87,8 +103,16 @@ Gradients value_and_grad(const tree::FlatFunction& fn, const Flat& arguments, co
   // A Variable may be listed more than once: tied parameters.
   std::unordered_map<const Cell*, std::size_t> place;
   for (std::size_t i = 0; i < traced.bound.size(); ++i) place.emplace(traced.bound[i].cell.get(), i);
-  for (const Variable& v : variables)
-    result.grads.push_back(outputs[grads + wrt.size() + place.at(v.cell().get())]);
+  for (const Variable& v : variables) {
+    const std::size_t at = place.at(v.cell().get());
+    result.grads.push_back(outputs[grads + wrt.size() + at]);
+    mark_gradient(result.grads.back(), v, inputs);
+    if (!v.cell()->replaced_by.expired() && !is_used(traced.graph, wrt.size() + at))
+      throw Error(
+          ErrorKind::kInvalidArgument, "gradient",
+          fmt::format("Variable \"{}\" was replaced by nn::cast, and the function does not use it", v.name()),
+          "parameters(module) and an optimiser that are made after nn::cast");
+  }
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -47,8 +48,30 @@ Trainer::Impl::Evaluation Trainer::Impl::evaluation(const data::Source& data,
                   .map = chosen.map,
                   .steps = data.endless() ? chosen.steps : 0,
                   .resident_bytes = chosen.device_bytes,
-                  .device = device()}),
+                  .device = device(),
+                  .one_by_one = true}),
       plan_epoch({.samples = samples, .batch = batch}, loops_slowly(first_device()) ? 1 : kEvaluationSteps)};
+}
+
+void Trainer::Impl::check_labels(Feed& feed, const Function<Tensor(const Fields&)>& traced,
+                                 std::int64_t batch, const std::string& what) const {
+  if (options.step || !options.loss.labels()) return;
+  (void)traced.graph(feed.example(batch));  // which the first launch would trace
+  if (label_check) feed.check_labels(*label_check, what);
+}
+
+void Trainer::Impl::check_labels(const Fields& fields, const std::string& what) const {
+  if (options.step || !options.loss.labels() || !is_integer(fields.back().dtype())) return;
+  if (!label_check) (void)step.graph(fields);
+  if (!label_check || fields.back().rank() == 0) return;
+  data::Batch batch{.arrays = {fields.back().literal()}, .indices = {}};
+  batch.indices.resize(static_cast<std::size_t>(fields.back().size(0)));
+  std::iota(batch.indices.begin(), batch.indices.end(), 0);
+  try {
+    data::check_labels(batch, *label_check);
+  } catch (const Error& error) {
+    throw error.within(what);
+  }
 }
 
 bool Trainer::Impl::divides(std::int64_t rows) const {
@@ -71,6 +94,10 @@ std::vector<Trainer::Impl::EvenPart> Trainer::Impl::even_parts(const Fields& fie
 std::optional<Logs> Trainer::Impl::evaluate(Evaluation& data, const EvaluateHow& how) {
   const ModeScope mode(model.inventory, false);
   const AverageScope weights(average);
+  if (!data.is_checked && !data.plan.empty() && divides(data.plan[0].batch)) {
+    check_labels(data.feed, test, data.plan[0].batch, how.what);
+    data.is_checked = true;
+  }
   data.feed.begin_epoch(0, 0);
   std::vector<double> sums(streaming.size() + 1);
   std::int64_t samples = 0;

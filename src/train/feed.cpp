@@ -27,6 +27,13 @@ std::int64_t bytes_of(const data::Info& info) {
   return bytes < 4e18 ? static_cast<std::int64_t>(bytes) : -1;
 }
 
+bool are_of_one_type(const std::vector<std::vector<Literal>>& batches) {
+  return std::all_of(batches.begin(), batches.end(), [&](const std::vector<Literal>& batch) {
+    return std::equal(batch.begin(), batch.end(), batches[0].begin(), batches[0].end(),
+                      [](const Literal& a, const Literal& b) { return a.type() == b.type(); });
+  });
+}
+
 // Batches as one array with a leading axis of steps.
 Literal stacked(const std::vector<std::vector<Literal>>& batches, std::size_t field) {
   const Literal& first = batches[0][field];
@@ -36,8 +43,11 @@ Literal stacked(const std::vector<std::vector<Literal>>& batches, std::size_t fi
   std::byte* to = all.mutable_bytes();
   for (const std::vector<Literal>& batch : batches) {
     if (!(batch[field].type() == first.type()))
-      throw Error(ErrorKind::kShape, "fit", "batches of different types", first.type().to_string(),
-                  batch[field].type().to_string());
+      throw Error(
+          ErrorKind::kShape, "fit",
+          fmt::format("field {}: batches of different types cannot be steps of one launch", field),
+          first.type().to_string() + ", or FitOptions::steps_per_call = 1, which launches each batch alone",
+          batch[field].type().to_string());
     std::memcpy(to, batch[field].bytes(), batch[field].byte_size());
     to += batch[field].byte_size();
   }
@@ -120,6 +130,31 @@ void Feed::prepare_epoch(std::int64_t epoch) {
   next_epoch_ = epoch;
 }
 
+void Feed::check_labels(const data::LabelCheck& check, const std::string& what) {
+  labels_of_ = what;
+  const bool is_cheap = source_.in_memory() || source_.rows()->known_labels(source_.info().fields.size() - 1);
+  if (options_.map.empty() && is_cheap) {
+    try {
+      data::check_labels(source_, check);
+    } catch (const Error& error) {
+      throw error.within(what);
+    }
+  } else {
+    labels_ = check;
+  }
+}
+
+std::optional<data::Batch> Feed::next_batch() {
+  std::optional<data::Batch> batch = loader_->next();
+  // A change of the samples may have made other targets of the labels.
+  if (batch && labels_ && !batch->arrays.empty() && is_integer(batch->arrays.back().dtype())) try {
+      data::check_labels(*batch, *labels_);
+    } catch (const Error& error) {
+      throw error.within(labels_of_);
+    }
+  return batch;
+}
+
 Tensor Feed::run(const Step& step, const Launch& launch) {
   if (resident()) {
     std::vector<std::int32_t> rows(static_cast<std::size_t>(launch.samples()));
@@ -134,10 +169,22 @@ Tensor Feed::run(const Step& step, const Launch& launch) {
   last_but_one_ = std::exchange(last_, {launch.first, {}});
   std::vector<std::vector<Literal>>& batches = last_.batches;
   for (std::int64_t i = 0; i < launch.steps; ++i) {
-    std::optional<data::Batch> batch = loader_->next();
+    std::optional<data::Batch> batch = next_batch();
     if (!batch) throw Error(ErrorKind::kInternal, "fit", "the data ended before its epoch");
     if (options_.fields > 0) batch->arrays.resize(std::min(options_.fields, batch->arrays.size()));
     batches.push_back(std::move(batch->arrays));
+  }
+  if (options_.one_by_one && !are_of_one_type(batches)) {
+    std::vector<Tensor> results;
+    for (const std::vector<Literal>& batch : batches) {
+      std::vector<Tensor> fields;
+      for (const Literal& array : batch) {
+        const Tensor x(array);
+        fields.push_back(options_.device.empty() ? x : x.to(options_.device));
+      }
+      results.push_back(step(fields));
+    }
+    return stack(results);
   }
   std::vector<Tensor> fields;
   for (std::size_t f = 0; f < batches[0].size(); ++f) {
@@ -158,7 +205,7 @@ std::vector<Tensor> Feed::next_fields(const Launch& one) {
     const auto first = order_.begin() + one.first;
     arrays = source_.read(std::vector<std::int64_t>(first, first + one.batch));
   } else {
-    std::optional<data::Batch> batch = loader_->next();
+    std::optional<data::Batch> batch = next_batch();
     if (!batch) throw Error(ErrorKind::kInternal, "evaluate", "the data ended before its epoch");
     arrays = std::move(batch->arrays);
   }

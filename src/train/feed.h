@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "systole/data/labels.h"
 #include "systole/data/loader.h"
 #include "systole/data/source.h"
 #include "systole/tensor/compiled.h"
@@ -25,7 +26,8 @@ struct FeedOptions {
   std::int64_t steps = 0;           // of an epoch, for endless data
   std::int64_t resident_bytes = 0;  // data up to this size is laid on the device
   std::string device = {};
-  std::size_t fields = 0;  // the first ones only; 0: all
+  std::size_t fields = 0;   // the first ones only; 0: all
+  bool one_by_one = false;  // launch batches of different types alone; else they are an error
 };
 
 class Feed {
@@ -34,6 +36,8 @@ class Feed {
 
   Feed(const data::Source& source, FeedOptions options);
 
+  // Throws when a label is no class; of batches that a Loader reads, when they are read.
+  void check_labels(const data::LabelCheck& check, const std::string& what);
   bool resident() const { return !columns_.empty(); }
   const data::Source& source() const { return source_; }
   void begin_epoch(std::int64_t epoch, std::int64_t first_step);
@@ -54,8 +58,11 @@ class Feed {
   std::vector<Tensor> columns_;     // on the device
   std::vector<std::int64_t> rows_;  // of them, by sample; empty: sample i is row i
   std::vector<std::int64_t> order_, next_order_;
-  std::int64_t next_epoch_ = -1;  // that next_order_ is of
+  std::int64_t next_epoch_ = -1;            // that next_order_ is of
+  std::optional<data::Batch> next_batch();  // of the loader, with its labels checked
   std::optional<data::Loader> loader_;
+  std::optional<data::LabelCheck> labels_;
+  std::string labels_of_;  // which data these are
   struct Given {
     std::int64_t first = -1;
     std::vector<std::vector<Literal>> batches;

@@ -14,34 +14,10 @@
 
 namespace systole::training {
 
-Look look(const Literal& value) {
-  if (!is_float(value.dtype())) return {};
-  Look found;
-  const std::vector<double> numbers = value.to_doubles();
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (std::isnan(numbers[i])) return {Badness::nan, static_cast<std::int64_t>(i)};
-    if (found.at < 0 && std::isinf(numbers[i])) found = {Badness::infinite, static_cast<std::int64_t>(i)};
-  }
-  return found;
-}
-
-std::string place_text(const Shape& shape, std::int64_t at) {
-  std::vector<std::int64_t> place;
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    place.insert(place.begin(), at % shape[i].value());
-    at /= shape[i].value();
-  }
-  return fmt::format("[{}]", fmt::join(place, ","));
-}
-
-std::string bad_text(const Literal& value, const Look& seen) {
-  const double number = value.to_doubles()[static_cast<std::size_t>(seen.at)];
-  return fmt::format("{} at {}",
-                     std::isnan(number) ? "nan"
-                     : number > 0       ? "inf"
-                                        : "-inf",
-                     place_text(value.shape(), seen.at));
-}
+using recording::bad_text;
+using recording::Badness;
+using recording::Look;
+using recording::look;
 
 bool holds_class_scores(const Type& output, const Type* target) {
   const Shape& shape = output.shape;

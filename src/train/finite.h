@@ -11,18 +11,9 @@
 
 #include "systole/base/literal.h"
 #include "systole/tensor/tensor.h"
+#include "tensor/bad_op.h"
 
 namespace systole::training {
-
-enum class Badness { finite, infinite, nan };
-
-struct Look {
-  Badness badness = Badness::finite;
-  std::int64_t at = -1;  // the first bad element, of the worst kind
-};
-Look look(const Literal& value);
-std::string place_text(const Shape& shape, std::int64_t at);   // "[3,7]"
-std::string bad_text(const Literal& value, const Look& seen);  // "nan at [3,7]", "-inf at [0]"
 
 // Whether -inf beside finite numbers of the last axis is meant, as in scores of classes that are ruled out. A
 // target of the output's own shape holds numbers to meet, and there every element must be finite.

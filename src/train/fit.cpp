@@ -132,6 +132,7 @@ struct Fit final : Run {
     const ModeScope mode(impl_.model.inventory, true);
     const InterruptScope interrupt(options_.stop_on_interrupt);
     interrupt_ = &interrupt;
+    impl_.check_labels(*feed_, impl_.step, options_.batch, "fit");
     open_checkpoints();
     std::optional<LateNotice> notice;
     if (folder_ && options_.stop_on_interrupt)

@@ -46,13 +46,19 @@ std::optional<DType> small_float(Precision precision) {
 Loss::Loss()
     : f_([](const Tensor& output, const Tensor& target) {
         if (!is_integer(target.dtype()))
-          throw Error(ErrorKind::kDType, "Trainer: loss",
-                      "none was chosen for targets that are no class numbers",
-                      "integers, or a loss: \"mse\", \"mae\", \"cross_entropy\" for probabilities",
-                      target.type().to_string());
+          throw Error(
+              ErrorKind::kDType, "Trainer: loss",
+              "none was chosen, and these targets are no class numbers; Mixup and OneHot make "
+              "probabilities of class numbers",
+              "TrainerOptions::loss: \"cross_entropy\" for probabilities, \"mse\" or \"mae\" for other "
+              "numbers; without one, integers",
+              target.type().to_string());
         return cross_entropy(output, target);
-      }) {}
-Loss::Loss(std::string_view name, const losses::Settings& settings) : f_(losses::by_name(name, settings)) {}
+      }),
+      labels_(Labels{}) {}
+Loss::Loss(std::string_view name, const losses::Settings& settings) : f_(losses::by_name(name, settings)) {
+  if (losses::takes_labels(name)) labels_ = Labels{.ignore_index = settings.ignore_index};
+}
 
 MetricChoice::MetricChoice(const std::string& name) : metric(metrics::by_name(name)) {}
 
@@ -153,6 +159,10 @@ Outcome Trainer::Impl::outcome(const Fields& fields) const {
   inputs[0] = prepared(inputs[0]);
   const Tensor target = fields.size() == 1 ? inputs[0] : fields.back();  // one field is its own target
   const Tensor out = model.forward(inputs);
+  if (const std::optional<Loss::Labels>& labels = options.loss.labels();
+      labels && is_integer(target.dtype()) && out.rank() > 0)
+    label_check = data::LabelCheck{.classes = labels->classes > 0 ? labels->classes : out.size(-1),
+                                   .ignore_index = labels->ignore_index};
   return {options.loss(out, target), out, target};
 }
 
@@ -330,6 +340,7 @@ Logs Trainer::train_on_batch(std::span<const Tensor> fields) {
   if (fields.empty()) throw Error(ErrorKind::kInvalidArgument, "train_on_batch", "no fields");
   const ModeScope mode(impl.model.inventory, true);
   const Fields given(fields.begin(), fields.end());
+  impl.check_labels(given, "train_on_batch");
   const std::vector<float> numbers = impl.step(given).to_vector<float>();
   if (impl.is_bad(numbers)) impl.report_bad_numbers(given, "train_on_batch");
   const std::vector<double> sums(numbers.begin(), numbers.end() - 1);

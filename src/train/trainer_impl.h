@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "systole/data/labels.h"
 #include "systole/nn/summary.h"
 #include "systole/optim/ema.h"
 #include "systole/tensor/compiled.h"
@@ -80,8 +81,14 @@ struct Trainer::Impl {
   struct Evaluation {
     Feed feed;
     std::vector<Launch> plan;
+    bool is_checked = false;  // the labels
   };
   Evaluation evaluation(const data::Source& data, const EvaluateOptions& options) const;
+  // Throws when a label is no class. `traced` is the step that shows how many there are, for batches of a
+  // size.
+  void check_labels(Feed& feed, const Function<Tensor(const Fields&)>& traced, std::int64_t batch,
+                    const std::string& what) const;
+  void check_labels(const Fields& fields, const std::string& what) const;  // of a batch
   using Stop = std::function<bool()>;
   struct EvaluateHow {
     std::string what;                // is evaluated, for messages
@@ -114,6 +121,8 @@ struct Trainer::Impl {
   TrainerOptions options;
   std::vector<metrics::Metric> metrics;
   std::vector<std::size_t> streaming, collecting;  // which of them are means, which need all outputs
+  // Of the target, as the last trace of a step found it; none where targets number no classes.
+  mutable std::optional<data::LabelCheck> label_check;
   std::optional<optim::LossScale> scale;
   std::optional<optim::Accumulation> accumulation;
   std::optional<optim::Ema> average;

@@ -221,6 +221,8 @@ struct Settings {
 // unknown one throws kNotFound with the nearest.
 SYSTOLE_API Loss by_name(std::string_view name, const Settings& settings = {});
 SYSTOLE_API std::vector<std::string> names();
+// Whether integer targets of this loss number classes, so that each must be below their number.
+SYSTOLE_API bool takes_labels(std::string_view name);
 
 }  // namespace losses
 

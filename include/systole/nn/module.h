@@ -255,6 +255,8 @@ SYSTOLE_API void name_cells(const Inventory& found);
 
 SYSTOLE_API Parameters parameters(const Inventory& found, bool all);
 SYSTOLE_API void set_training(const Inventory& found, bool training);
+// The same on behalf of a user: warns of a plain bool that compiled functions have read already.
+SYSTOLE_API void set_mode(const Inventory& found, bool training);
 SYSTOLE_API void renew(const Inventory& found, std::optional<DType> dtype);
 SYSTOLE_API void to(const Inventory& found, std::string_view device);
 SYSTOLE_API std::map<std::string, Tensor> state_dict(const Inventory& found);
@@ -287,10 +289,11 @@ Parameters variables(const M& module) {
 }
 
 // The mode of every module that has one, a member `Setting<bool> training`: dropout and batch normalisation
-// act differently in training and after it.
+// act differently in training and after it. A plain `bool training` changes too, with a warning where functions
+// that use the module are compiled already: they do not notice.
 template <Module M>
 void train(M& module, bool training = true) {
-  detail::set_training(inventory(module), training);
+  detail::set_mode(inventory(module), training);
 }
 template <Module M>
 void eval(M& module) {
@@ -306,8 +309,8 @@ M clone(const M& module) {
   return copy;
 }
 
-// Gives the module new Variables of the dtype in place of its floating-point ones. An optimiser made before
-// would go on with the old ones.
+// Gives the module new Variables of the dtype in place of its floating-point ones. An optimiser made before has
+// the old ones: its next step, and gradients by them, are an error.
 template <Module M>
 void cast(M& module, DType dtype) {
   detail::renew(inventory(module), dtype);

@@ -34,6 +34,13 @@ struct FunctionOptions {
   std::optional<DeviceMesh> mesh;     // run on all its devices
   std::optional<runtime::Math> math;  // of f32 products; unset: as SYSTOLE_MATH says
   std::optional<bool> deterministic;  // unset: as set_deterministic() or SYSTOLE_DETERMINISTIC say
+  // Count indices that lie outside in every call, and throw kInvalidArgument naming the op; Variables stay as
+  // they were. Each call then waits for its numbers. Unset: as SYSTOLE_CHECK says when the function is made.
+  std::optional<bool> check_indices = {};
+  // Refuse a call whose results, or new values of Variables, hold NaN or infinite numbers: kInvalidArgument
+  // names the op where they began, and the Variables stay as they were. What a loss of one's own needs to have
+  // the Trainer's guard. Variables are kept twice, and each call waits for its numbers.
+  bool check_finite = false;
 };
 
 namespace recording {

@@ -17,6 +17,7 @@
 #include "cli/train/run_folder.h"
 #include "cli/train/value.h"
 #include "systole/base/error.h"
+#include "systole/data/labels.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
 #include "train/steps.h"
@@ -99,6 +100,14 @@ losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t 
   };
 }
 
+std::optional<training::Loss::Labels> label_rule(const Settings::Train& settings, Task task,
+                                                 std::int64_t outputs) {
+  if (task == Task::numbers) return std::nullopt;
+  if (task == Task::classes && outputs == 1) return training::Loss::Labels{.classes = 2};
+  if (settings.loss != "auto" && !losses::takes_labels(settings.loss)) return std::nullopt;
+  return training::Loss::Labels{.ignore_index = loss_settings(settings).ignore_index};
+}
+
 bool takes_probabilities(const Settings::Train& settings) {
   const std::string& name = settings.loss;
   if (name != "bce" && !name.ends_with("_cross_entropy") && !name.ends_with("_crossentropy")) return false;
@@ -129,6 +138,10 @@ Measures measure(const SavedModel& model, const data::Source& data, const Settin
   result.classes = model.classes();
   result.samples = data.size();
   training::BadSamples bad([&] { return weights_of(model); });
+  if (const auto labels = label_rule(settings, task, output.empty() ? 1 : output[output.size() - 1].value()))
+    data::check_labels(data,
+                       {.classes = labels->classes > 0 ? labels->classes : output[output.size() - 1].value(),
+                        .ignore_index = labels->ignore_index});
   double sum = 0;
   for (std::int64_t from = 0; from < data.size(); from += batch) {
     std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(batch, data.size() - from)));

@@ -4,6 +4,7 @@
 // that both say the same.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,16 @@
 #include "systole/train/callback.h"
 #include "systole/train/metrics.h"
 #include "systole/train/saved_model.h"
+#include "systole/train/trainer.h"
 #include "train/finite.h"
 
 namespace systole::cli {
 
 // The loss of the settings, or the one that suits the task; `outputs` is the size of the output's last axis.
 losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs);
+// What integer targets of that loss must be; none where they number no classes.
+std::optional<training::Loss::Labels> label_rule(const Settings::Train& settings, Task task,
+                                                 std::int64_t outputs);
 // Whether the loss is one of probabilities, so that the model gives those and not scores.
 bool takes_probabilities(const Settings::Train& settings);
 // The task's own metric (accuracy, or mae for numbers), then those of the settings.

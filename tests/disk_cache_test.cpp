@@ -16,6 +16,7 @@
 #include <set>
 #include <string>
 
+#include "base/log.h"
 #include "scratch_folder.h"
 #include "systole/base/error.h"
 
@@ -122,6 +123,24 @@ TEST_F(DiskCaches, ADamagedEntryIsNotFoundAndGoes) {
   EXPECT_EQ(cache().find(key("a")), value);
 }
 
+// A folder's trouble is one text whatever is looked for in it; what is repaired is not a warning.
+TEST_F(DiskCaches, OneWarningTellsOfAFolder) {
+  std::set<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view line) { warnings.emplace(line); }, LogLevel::warn);
+  cache().store(key("a"), "value");
+  overwrite(file(key("a")), "damaged");
+  EXPECT_EQ(cache().find(key("a")), std::nullopt);
+  EXPECT_EQ(warnings, std::set<std::string>());
+  for (const char* name : {"a", "b"})
+    fs::create_directories(file(key(name)));  // folders in the entries' places
+  for (const char* name : {"a", "b"}) cache().store(key(name), "value");
+  set_log_sink({});
+  ASSERT_EQ(warnings.size(), 1u) << *warnings.begin();
+  EXPECT_NE(warnings.begin()->find((folder_ / "cache").string() + ": cannot be written"), std::string::npos)
+      << *warnings.begin();
+  EXPECT_NE(warnings.begin()->find("SYSTOLE_CACHE_DIR"), std::string::npos) << *warnings.begin();
+}
+
 TEST_F(DiskCaches, AFolderThatCannotBeUsedIsNoError) {
   overwrite(folder_ / "cache", "a file");
   cache().store(key("a"), "value");
@@ -140,7 +159,7 @@ TEST_F(DiskCaches, AFolderThatCannotBeUsedIsNoError) {
 
 TEST_F(DiskCaches, AFolderThatOthersMayWriteToIsNotUsed) {
   cache().store(key("a"), "value");
-  struct stat info{};
+  struct stat info {};
   ASSERT_EQ(::stat((folder_ / "cache").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
   fs::permissions(folder_ / "cache", fs::perms::all);

@@ -1,21 +1,24 @@
 #include "base/log.h"
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "base/env.h"
 #include "base/lasting.h"
-#include "systole/base/error.h"
 
 namespace systole {
 
 namespace {
 
 constexpr std::string_view kLevelNames[] = {"debug", "info", "warn"};
+constexpr std::string_view kPrefixes[] = {"debug", "info", "warning"};
+constexpr std::size_t kRemembered = 1000;  // texts of warnings: a process may run for months
 
 struct Target {
   std::shared_ptr<const LogSink> sink;  // null: stderr, as SYSTOLE_LOG asks
@@ -25,6 +28,7 @@ struct Target {
 struct LogState {
   std::mutex mutex;
   Target target;
+  std::set<std::string, std::less<>> shown;  // the warnings that stderr has
 };
 
 LogState& state() {
@@ -38,16 +42,33 @@ Target target() {
   return state().target;
 }
 
-// The level SYSTOLE_LOG asks for; nothing when it is unset.
+// For one line, so that those of several threads do not mix.
+void write_to_stderr(LogLevel level, std::string_view message) {
+  std::string line = "systole: ";
+  line += kPrefixes[static_cast<int>(level)];
+  line += ": " + on_one_line(message) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+// The level SYSTOLE_LOG asks for; nothing when it is off. A wrong value is reported and not thrown: whoever
+// logs may be in a destructor.
 std::optional<LogLevel> stderr_level() {
   static const std::optional<LogLevel> level = []() -> std::optional<LogLevel> {
-    const std::optional<std::string> wanted = env::text("SYSTOLE_LOG");
-    if (!wanted) return std::nullopt;
+    const std::string wanted = env::text("SYSTOLE_LOG").value_or("warn");
+    if (wanted == "off") return std::nullopt;
     for (int i = 0; i < 3; ++i)
-      if (*wanted == kLevelNames[i]) return static_cast<LogLevel>(i);
-    throw Error(ErrorKind::kInvalidArgument, "SYSTOLE_LOG", "unknown level", "debug, info or warn", *wanted);
+      if (wanted == kLevelNames[i]) return static_cast<LogLevel>(i);
+    write_to_stderr(LogLevel::warn,
+                    "SYSTOLE_LOG: expected debug, info, warn or off, got '" + wanted + "'; warn is used");
+    return LogLevel::warn;
   }();
   return level;
+}
+
+bool is_new(std::string_view warning) {
+  std::lock_guard lock(state().mutex);
+  if (state().shown.size() == kRemembered) state().shown.clear();
+  return state().shown.emplace(warning).second;
 }
 
 bool enabled(const Target& to, LogLevel level) {
@@ -70,9 +91,20 @@ void log(LogLevel level, std::string_view message) {
   const Target to = target();
   if (!enabled(to, level)) return;
   if (to.sink) return (*to.sink)(level, message);
-  const std::string line =
-      "systole " + std::string(kLevelNames[static_cast<int>(level)]) + ": " + std::string(message) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  if (level != LogLevel::warn || is_new(message)) write_to_stderr(level, message);
+}
+
+std::string on_one_line(std::string_view message) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string line;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= ' ' && byte != 127)
+      line += c;
+    else
+      line += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
+  }
+  return line;
 }
 
 }  // namespace systole

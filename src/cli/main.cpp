@@ -13,10 +13,7 @@
 #include <exception>
 #include <functional>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <new>
-#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -49,14 +46,6 @@ constexpr const char* kExamples = R"(Examples:
 
 `systole COMMAND --help` explains a command. docs/command_line.md leads through training, docs/ir.md describes
 graphs.)";
-
-// One line whatever the message quotes from a file: control characters could drive the terminal.
-std::string on_one_line(std::string_view message) {
-  std::string line;
-  for (const char c : message)
-    line += static_cast<unsigned char>(c) < ' ' || c == 127 ? fmt::format("\\x{:02x}", c) : std::string(1, c);
-  return line;
-}
 
 int report(int code, std::string_view message) {
   std::fflush(stdout);
@@ -127,25 +116,7 @@ int run(int argc, char** argv) {
   }
 }
 
-// What the library only logs, a person at a command must see: a trace that cannot be written, a compiler that
-// does not work. Each once; SYSTOLE_LOG asks for lines of its own.
-void show_warnings() {
-  if (env::text("SYSTOLE_LOG")) return;
-  struct Shown {
-    std::mutex mutex;
-    std::set<std::string, std::less<>> messages;
-  };
-  set_log_sink(
-      [shown = std::make_shared<Shown>()](LogLevel, std::string_view message) {
-        const std::lock_guard lock(shown->mutex);
-        if (shown->messages.emplace(message).second)
-          fmt::print(stderr, "systole: warning: {}\n", on_one_line(message));
-      },
-      LogLevel::warn);
-}
-
 int run_guarded(int argc, char** argv) try {
-  show_warnings();
   return run(argc, argv);
 } catch (const Error& error) {
   return report(kFailed, error.kind() == ErrorKind::kInternal

@@ -139,6 +139,15 @@ void note(LogLevel level, const fs::path& file, std::string_view what) {
   if (log_enabled(level)) log(level, fmt::format("cache {}: {}", file.string(), what));
 }
 
+// What keeps the cache from being used. Of the folder, not of the file: a full disk or a folder without the
+// right to write is one thing to read, however many programs it meets.
+void warn_of(const fs::path& folder, std::string_view trouble) {
+  log(LogLevel::warn,
+      fmt::format("cache {}: {}; programs are compiled again in each process. SYSTOLE_CACHE_DIR names another "
+                  "folder, SYSTOLE_CACHE=0 does without",
+                  folder.string(), trouble));
+}
+
 }  // namespace
 
 fs::path cache_folder() {
@@ -173,7 +182,7 @@ std::optional<std::string> DiskCache::find(const CacheKey& key) const {
   try {
     const std::unique_ptr<ByteSource> source = open_file(file);
     if (const std::string reason = shared_with(folder_); !reason.empty()) {
-      note(LogLevel::warn, folder_, "not used: " + reason);
+      warn_of(folder_, "not used: " + reason);
       return std::nullopt;
     }
     if (source->size() < sizeof(Head)) throw Error(ErrorKind::kParse, file.string(), "shorter than its head");
@@ -186,10 +195,14 @@ std::optional<std::string> DiskCache::find(const CacheKey& key) const {
     note(LogLevel::debug, file, "found");
     return value;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kNotFound) note(LogLevel::warn, file, error.what());
-    if (error.kind() == ErrorKind::kParse) remove(key);
+    if (error.kind() == ErrorKind::kParse) {  // the program is compiled and stored again
+      note(LogLevel::info, file, error.what());
+      remove(key);
+    } else if (error.kind() != ErrorKind::kNotFound) {
+      warn_of(folder_, "cannot be read: " + error.message());
+    }
   } catch (const std::exception& error) {  // no memory for it
-    note(LogLevel::warn, file, error.what());
+    note(LogLevel::info, file, error.what());
   }
   return std::nullopt;
 }
@@ -201,7 +214,7 @@ void DiskCache::store(const CacheKey& key, std::string_view value) const {
     std::error_code code;
     if (fs::create_directories(folder_, code)) fs::permissions(folder_, fs::perms::owner_all, code);
     if (const std::string reason = shared_with(folder_); !reason.empty())
-      return note(LogLevel::warn, folder_, "not used: " + reason);
+      return warn_of(folder_, "not used: " + reason);
     const Head head = head_of(key, value);
     AtomicFile out(file);
     out.write(std::as_bytes(std::span(&head, 1)));
@@ -209,8 +222,10 @@ void DiskCache::store(const CacheKey& key, std::string_view value) const {
     out.replace();
     note(LogLevel::debug, file, "stored");
     trim();
-  } catch (const std::exception& error) {
-    note(LogLevel::warn, file, error.what());
+  } catch (const Error& error) {
+    warn_of(folder_, "cannot be written: " + error.message());
+  } catch (const std::exception& error) {  // no memory for it
+    note(LogLevel::info, file, error.what());
   }
 }
 

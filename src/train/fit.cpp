@@ -131,12 +131,10 @@ struct Fit final : Run {
     const std::int64_t steps = step_count(shape_);  // of an epoch
     if (options_.steps_per_epoch > steps) {
       result_.ran_out = true;
-      const std::string message = fmt::format(
-          "the data ran out: it has {} steps of {} samples, steps_per_epoch is {}; Source::repeat() makes it "
-          "endless",
-          steps, options_.batch, options_.steps_per_epoch);
-      progress_.say(message);
-      log(LogLevel::warn, message);
+      log(LogLevel::warn,
+          fmt::format("the data ran out: it has {} steps of {} samples, steps_per_epoch is {}; "
+                      "Source::repeat() makes it endless",
+                      steps, options_.batch, options_.steps_per_epoch));
     }
     const Abandoning abandoning(options_.callbacks);
     for (const CallbackRef& callback : options_.callbacks) callback->begin(*this);

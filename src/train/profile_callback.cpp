@@ -188,7 +188,6 @@ class ProfileSteps final : public Callback {
   // The training is what matters.
   void give_up(Run& run, const Error& error) {
     const std::string words = fmt::format("profile_steps: {}", error.what());
-    run.say(words);
     log(LogLevel::warn, words);
     if (options_.stop) run.stop(words);
     abandon();

@@ -237,7 +237,7 @@ Devices opened(const std::vector<cl_device_id>& ids) {
     } catch (const Error& error) {  // one that is broken must not hide the others
       all.left_out +=
           fmt::format("{}{} cannot be used: {}", all.left_out.empty() ? "" : "; ", name, error.message());
-      log(LogLevel::warn, fmt::format("opencl: {} cannot be used: {}", name, error.message()));
+      log(LogLevel::info, fmt::format("opencl: {} cannot be used: {}", name, error.message()));
     }
   }
   return all;

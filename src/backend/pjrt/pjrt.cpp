@@ -160,7 +160,7 @@ class PjrtBackend final : public Backend {
       program.executable = compile_by(first);
     } catch (const Error& error) {
       if (only || first == Partitioner::gspmd || error.kind() == ErrorKind::kOutOfMemory) throw;
-      log(LogLevel::warn,
+      log(LogLevel::info,
           fmt::format("{}: Shardy is refused, GSPMD is tried: {}", program.first.to_string(), error.what()));
       if (std::optional<LoadedExecutable> second = compiled([&] { return compile_by(Partitioner::gspmd); }))
         program.executable = std::move(*second);

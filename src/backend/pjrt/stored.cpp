@@ -49,7 +49,7 @@ LoadedExecutable StoredPrograms::find_or_compile(PJRT_Client* client, std::strin
       note("loaded", start);
       return loaded;
     } catch (const Error& error) {
-      log(LogLevel::warn, fmt::format("a stored program is refused: {}", error.what()));
+      log(LogLevel::info, fmt::format("a stored program is refused: {}", error.what()));
       cache->remove(key);
     }
   LoadedExecutable made = compile();

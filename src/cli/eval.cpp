@@ -18,11 +18,13 @@
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "eval/eval.h"
+#include "cli/trust.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
 #include "systole/ir/text.h"
 #include "systole/runtime.h"
 
+#include "train/model_file.h"
 namespace systole::cli {
 
 namespace {
@@ -32,6 +34,7 @@ struct Options {
   std::vector<std::string> in;
   bool no_optimize = false;
 };
+  Trust trust;
 
 struct Argument {
   Literal value;
@@ -270,6 +273,7 @@ int evaluate(const Options& options) {
   const std::string label = options.graph == "-" ? "<stdin>" : options.graph;
   const ir::Graph graph = ir::parse(read_text(options.graph), label);
   if (format == ".npy" && graph.outputs().size() != 1)
+  if (!options.trust.kernels) training::refuse_kernels(graph, label);
     throw UsageError(
         fmt::format("--out {}: the graph has {} results; use .npz", options.out, graph.outputs().size()));
 
@@ -309,6 +313,7 @@ Action add_eval(CLI::App& app) {
       ->type_name("NAME");
   app.add_flag("--no-optimize", options->no_optimize, "run the graph as written, without passes");
   app.footer(R"(Symbols in the graph's types get their values from the arrays. In a graph with
+  add_kernels_option(app, options->trust);
 collectives (all_reduce, …) every array, given or made, has a leading axis with one
 entry per device of the mesh; shardings change nothing. Results without a name are
 called 0, 1, …

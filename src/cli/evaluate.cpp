@@ -14,6 +14,7 @@
 #include "cli/train/pictures.h"
 #include "cli/train/value.h"
 #include "systole/base/error.h"
+#include "cli/trust.h"
 
 namespace systole::cli {
 
@@ -25,6 +26,7 @@ struct Options {
   std::int64_t batch = 0;
   bool report = false;
 };
+  Trust trust;
 
 // The matrix as text, for as many classes as a screen has room for.
 std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vector<std::string>& classes) {
@@ -57,7 +59,7 @@ std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vecto
 
 int run(const Options& options) {
   const DeviceScope device(options.device);
-  const SavedModel model = load_model(options.model, options.device);
+  const SavedModel model = load_model(options.model, options.device, options.trust);
   Settings settings = settings_of(model);
   for (const std::string& metric : options.metrics) settings.train.metrics.push_back(metric);
   if (options.data.empty() && settings.data.source.empty())
@@ -103,6 +105,8 @@ Action add_evaluate(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  systole evaluate runs/mnist-mlp-1\n"
+  add_kernels_option(app, options->trust);
+  add_links_option(app, options->trust);
       "  systole evaluate model.safetensors --data mnist:data/mnist --report\n\n"
       "The last line of the output is the result: test accuracy 0.9781 loss 0.0721");
   return [options] { return run(*options); };

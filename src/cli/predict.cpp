@@ -15,6 +15,7 @@
 #include "cli/train/evaluation.h"
 #include "cli/train/prediction.h"
 #include "systole/base/error.h"
+#include "cli/trust.h"
 #include "systole/io.h"
 
 namespace systole::cli {
@@ -27,6 +28,7 @@ struct Options {
   std::int64_t top = 3;
   bool invert = false;
   WriteOptions text;
+  Trust trust;
 };
 
 // "cat 0.97  dog 0.02", the most probable first; numbers as they are.
@@ -62,7 +64,7 @@ int write(const Options& options, const SavedModel& model) {
 
 int run(const Options& options) {
   const DeviceScope device(options.device);
-  const SavedModel model = load_model(options.model, options.device);
+  const SavedModel model = load_model(options.model, options.device, options.trust);
   if (writes_text(model)) return write(options, model);
   if (options.inputs.empty()) throw UsageError("INPUT is required: pictures, .npy, .csv or .wav files");
   const Settings settings = settings_of(model);
@@ -120,6 +122,8 @@ Action add_predict(CLI::App& app) {
       ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
   app.add_option("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");
   app.footer(
+  add_kernels_option(app, options->trust);
+  add_links_option(app, options->trust);
       "Examples:\n"
       "  systole predict runs/digits-mlp-1 seven.png --invert\n"
       "  systole predict model.safetensors images.npy --out probabilities.npy\n"

@@ -30,6 +30,7 @@
 #include "cli/train/settings.h"
 #include "cli/train/value.h"
 #include "data/counter_hash.h"
+#include "cli/trust.h"
 #include "profile/page.h"
 #include "profile/plain.h"
 #include "profile/summary.h"
@@ -42,6 +43,7 @@
 #include "systole/train/trainer.h"
 #include "train/interrupt.h"
 #include "train/steps.h"
+#include "train/model_file.h"
 
 namespace systole::cli {
 
@@ -55,6 +57,7 @@ struct Options {
   std::int64_t steps = 50, skip = 10, batch = 0, rows = 20;
   bool infer = false, many = false, json = false, no_roof = false;
 };
+  Trust trust;
 
 // Calls until everything is as it will stay: launches are captured for the few places that arrays alternate
 // between.
@@ -183,7 +186,8 @@ Type bound_to(const Type& type, std::int64_t batch) {
 }
 
 Work saved_model(const Options& options) {
-  auto model = std::make_shared<SavedModel>(load_model(options.what, current_device().to_string()));
+  auto model =
+      std::make_shared<SavedModel>(load_model(options.what, current_device().to_string(), options.trust));
   std::vector<Tensor> inputs;
   const std::int64_t batch = options.batch > 0 ? options.batch : 1;
   for (const SavedModel::Io& input : model->inputs())
@@ -214,6 +218,7 @@ Work forward_of(const Options& options, const Settings& settings) {
 Work graph_of(const Options& options) {
   const ir::Graph graph = bound(ir::parse(read_text_file(options.what), options.what), options.sizes);
   const DeviceName device = current_device();
+  if (!options.trust.kernels) training::refuse_kernels(graph, options.what);
   const std::shared_ptr<runtime::Session> session = systole::compile(graph, device.to_string()).new_session();
   auto arguments = std::make_shared<runtime::RunArguments>();
   arguments->per_device.resize(1);
@@ -392,7 +397,8 @@ Made make_profile(const Options& options) {
     return work();
   };
   if (is_training(options)) {
-    const Settings settings = settings_of(settings_table(options));
+    Settings settings = settings_of(settings_table(options));
+    settings.model.follow_links = options.trust.follow_links;
     return with_device(settings.train.device, [&] {
       if (!options.infer) return profile_training(options, settings);
       return profile_of(forward_of(options, settings), options);
@@ -537,6 +543,8 @@ Action add_profile(CLI::App& app) {
   app.add_option("-o,--out", options->out, "the folder to write to; else RUN/profile or profile")
       ->type_name("DIR");
   app.footer(
+  add_kernels_option(app, options->trust);
+  add_links_option(app, options->trust);
       "Examples:\n"
       "  systole profile --model cnn3 --data mnist:data/mnist --device cuda\n"
       "  systole profile runs/mnist-mlp-1 --steps 200\n"

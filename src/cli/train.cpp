@@ -13,6 +13,7 @@
 #include "cli/train/settings.h"
 #include "cli/train/training.h"
 #include "cli/train/value.h"
+#include "cli/trust.h"
 
 namespace systole::cli {
 
@@ -22,6 +23,7 @@ struct Options {
   std::string file, model, data, device, out;
   std::vector<std::string> sets;
   bool fresh = false, keys = false, markdown = false;
+  Trust trust;
 };
 
 int show_keys(bool markdown) {
@@ -71,7 +73,9 @@ int run(const Options& options) {
   set("train.device", options.device, "--device");
   for (const std::string& assignment : options.sets) apply_set(given, assignment);
   prefer_command_line(given);
-  return train(settings_of(given), {options.out, options.fresh});
+  Settings settings = settings_of(given);
+  settings.model.follow_links = options.trust.follow_links;
+  return train(settings, {options.out, options.fresh});
 }
 
 }  // namespace
@@ -95,6 +99,7 @@ Action add_train(CLI::App& app) {
   app.add_flag("--fresh", options->fresh, "begin anew in a folder that is there");
   app.add_flag("--keys", options->keys, "list every key with its kind, default and meaning, and leave");
   app.add_flag("--markdown", options->markdown, "with --keys: as tables of docs/command_line.md");
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole train --model mlp --data digits --set train.epochs=3\n"

@@ -41,6 +41,8 @@ void check(const ModelDescription& model, const ir::Graph& graph, const std::str
 
 // The names of kernels with a source of their own that the graph, or one inside it, calls.
 std::set<std::string> kernels_in(const ir::Graph& graph);
+// Throws kUnsupported for a graph that has any: running them runs what the file says.
+void refuse_kernels(const ir::Graph& graph, const std::string& file);
 
 // A graph for any batch from graphs of three batch sizes, when they differ only in numbers that grow evenly
 // with it. Throws kUnsupported saying where they differ otherwise.

@@ -190,7 +190,7 @@ std::int32_t rate_of(const SavedModel& model) {
   return text == model.metadata().end() ? 0 : std::atoi(text->second.c_str());
 }
 
-SavedModel load_model(const std::string& place, const std::string& device) {
+SavedModel load_model(const std::string& place, const std::string& device, const Trust& trust) {
   std::filesystem::path file = place;
   if (std::filesystem::is_directory(file)) {
     file /= "model.safetensors";
@@ -200,7 +200,10 @@ SavedModel load_model(const std::string& place, const std::string& device) {
                       ? "the run has no model yet: it did not end"
                       : "the folder holds no model.safetensors");
   }
-  return load(file, {.device = device == "auto" ? "" : device});
+  // By the folder's name, so that a link out of it is noticed.
+  return load(place, {.device = device == "auto" ? "" : device,
+                      .kernels = trust.kernels,
+                      .follow_links = trust.follow_links});
 }
 
 }  // namespace systole::cli

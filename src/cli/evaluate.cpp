@@ -7,14 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "base/printable.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/train/data.h"
 #include "cli/train/evaluation.h"
 #include "cli/train/pictures.h"
 #include "cli/train/value.h"
-#include "systole/base/error.h"
 #include "cli/trust.h"
+#include "systole/base/error.h"
 
 namespace systole::cli {
 
@@ -25,8 +26,8 @@ struct Options {
   std::vector<std::string> metrics;
   std::int64_t batch = 0;
   bool report = false;
-};
   Trust trust;
+};
 
 // The matrix as text, for as many classes as a screen has room for.
 std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vector<std::string>& classes) {
@@ -34,7 +35,7 @@ std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vecto
   std::vector<std::string> names;
   for (const std::int64_t label : matrix.labels) {
     const auto i = static_cast<std::size_t>(label);
-    names.push_back(i < classes.size() ? classes[i] : std::to_string(label));
+    names.push_back(i < classes.size() ? printable(classes[i]) : std::to_string(label));
     wide = std::max(wide, columns(names.back()));
   }
   for (const std::int64_t count : matrix.counts) wide = std::max(wide, columns(std::to_string(count)));
@@ -74,7 +75,9 @@ int run(const Options& options) {
   if ((options.report || !options.confusion.empty()) && measures.truth.empty())
     throw UsageError("--report and --confusion are for data with classes");
   if (options.report) {
-    put(metrics::classification_report(measures.predicted, measures.truth, measures.classes));
+    std::vector<std::string> names;
+    for (const std::string& name : measures.classes) names.push_back(printable(name));
+    put(metrics::classification_report(measures.predicted, measures.truth, names));
     put("\n" + matrix_text(confusion(measures), measures.classes) + "\n");
   }
   if (!options.confusion.empty())
@@ -102,11 +105,11 @@ Action add_evaluate(CLI::App& app) {
   app.add_flag("--report", options->report,
                "precision, recall and F1 of each class, and the confusion matrix");
   app.add_option("--confusion", options->confusion, "draw the confusion matrix")->type_name("FILE.svg|png");
+  add_kernels_option(app, options->trust);
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole evaluate runs/mnist-mlp-1\n"
-  add_kernels_option(app, options->trust);
-  add_links_option(app, options->trust);
       "  systole evaluate model.safetensors --data mnist:data/mnist --report\n\n"
       "The last line of the output is the result: test accuracy 0.9781 loss 0.0721");
   return [options] { return run(*options); };

@@ -26,7 +26,7 @@ int write(const Options& options) {
   const ir::Graph graph = ir::parse(read_text(options.file), options.file == "-" ? "<stdin>" : options.file);
   const std::string text = codegen::stablehlo(bound(graph, options.sizes));
   if (options.out.empty())
-    put(text);
+    put_data(text);
   else
     write_file(options.out, std::as_bytes(std::span(text)));
   return 0;

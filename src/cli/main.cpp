@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/parallel.h"
+#include "base/printable.h"
 #include "cli/child_commands.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
@@ -49,7 +50,7 @@ graphs.)";
 
 int report(int code, std::string_view message) {
   std::fflush(stdout);
-  fmt::print(stderr, "systole: error: {}\n", on_one_line(message));
+  fmt::print(stderr, "systole: error: {}\n", printable(message));
   return code;
 }
 

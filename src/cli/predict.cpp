@@ -10,12 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "base/printable.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/train/evaluation.h"
 #include "cli/train/prediction.h"
-#include "systole/base/error.h"
 #include "cli/trust.h"
+#include "systole/base/error.h"
 #include "systole/io.h"
 
 namespace systole::cli {
@@ -27,8 +28,8 @@ struct Options {
   std::vector<std::string> inputs;
   std::int64_t top = 3;
   bool invert = false;
-  WriteOptions text;
   Trust trust;
+  WriteOptions text;
 };
 
 // "cat 0.97  dog 0.02", the most probable first; numbers as they are.
@@ -46,16 +47,16 @@ std::string described(std::span<const float> row, const std::vector<std::string>
   order.resize(std::min(order.size(), static_cast<std::size_t>(top)));
   for (const std::size_t i : order)
     parts.push_back(
-        fmt::format("{} {:.4f}", i < classes.size() ? classes[i] : std::to_string(i), chances[i]));
+        fmt::format("{} {:.4f}", i < classes.size() ? printable(classes[i]) : std::to_string(i), chances[i]));
   return fmt::format("{}", fmt::join(parts, "  "));
 }
 
 int write(const Options& options, const SavedModel& model) {
   if (!options.inputs.empty() || !options.out.empty())
     throw UsageError("a model that writes text takes --prompt, and no files");
-  put(options.text.prompt);
+  put_data(options.text.prompt);
   write_text(model, options.text, [](std::string_view word) {
-    put(word);
+    put_data(word);
     flush_output();
   });
   put("\n");
@@ -80,7 +81,7 @@ int run(const Options& options) {
     if (!options.out.empty()) continue;
     for (std::size_t i = 0; i < rows.names.size(); ++i)
       put(fmt::format(
-          "{}  {}\n", rows.names[i],
+          "{}  {}\n", printable(rows.names[i]),
           described(values.subspan(i * static_cast<std::size_t>(width), static_cast<std::size_t>(width)),
                     model.classes(), options.top)));
   }
@@ -121,9 +122,9 @@ Action add_predict(CLI::App& app) {
       ->type_name("NUMBER")
       ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
   app.add_option("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");
-  app.footer(
   add_kernels_option(app, options->trust);
   add_links_option(app, options->trust);
+  app.footer(
       "Examples:\n"
       "  systole predict runs/digits-mlp-1 seven.png --invert\n"
       "  systole predict model.safetensors images.npy --out probabilities.npy\n"

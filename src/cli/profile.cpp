@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/printable.h"
 #include "cli/bench/prepared.h"
 #include "cli/bench/timing.h"
 #include "cli/bench/workloads.h"
@@ -29,8 +30,8 @@
 #include "cli/train/model.h"
 #include "cli/train/settings.h"
 #include "cli/train/value.h"
-#include "data/counter_hash.h"
 #include "cli/trust.h"
+#include "data/counter_hash.h"
 #include "profile/page.h"
 #include "profile/plain.h"
 #include "profile/summary.h"
@@ -42,8 +43,8 @@
 #include "systole/tensor/random.h"
 #include "systole/train/trainer.h"
 #include "train/interrupt.h"
-#include "train/steps.h"
 #include "train/model_file.h"
+#include "train/steps.h"
 
 namespace systole::cli {
 
@@ -56,8 +57,8 @@ struct Options {
   std::vector<std::string> sets, sizes;
   std::int64_t steps = 50, skip = 10, batch = 0, rows = 20;
   bool infer = false, many = false, json = false, no_roof = false;
-};
   Trust trust;
+};
 
 // Calls until everything is as it will stay: launches are captured for the few places that arrays alternate
 // between.
@@ -94,7 +95,7 @@ class Progress {
     const auto now = std::chrono::steady_clock::now();
     if (!is_terminal_ || (shown_ && now - last_ < kEvery)) return;
     last_ = now;
-    fmt::print(stderr, "\r\x1b[K{}", text);
+    fmt::print(stderr, "\r\x1b[K{}", printable(text));
     shown_ = true;
   }
 
@@ -217,8 +218,8 @@ Work forward_of(const Options& options, const Settings& settings) {
 
 Work graph_of(const Options& options) {
   const ir::Graph graph = bound(ir::parse(read_text_file(options.what), options.what), options.sizes);
-  const DeviceName device = current_device();
   if (!options.trust.kernels) training::refuse_kernels(graph, options.what);
+  const DeviceName device = current_device();
   const std::shared_ptr<runtime::Session> session = systole::compile(graph, device.to_string()).new_session();
   auto arguments = std::make_shared<runtime::RunArguments>();
   arguments->per_device.resize(1);
@@ -542,9 +543,9 @@ Action add_profile(CLI::App& app) {
   app.add_flag("--json", options->json, "print profile.json instead of the table");
   app.add_option("-o,--out", options->out, "the folder to write to; else RUN/profile or profile")
       ->type_name("DIR");
-  app.footer(
   add_kernels_option(app, options->trust);
   add_links_option(app, options->trust);
+  app.footer(
       "Examples:\n"
       "  systole profile --model cnn3 --data mnist:data/mnist --device cuda\n"
       "  systole profile runs/mnist-mlp-1 --steps 200\n"

@@ -22,8 +22,6 @@ namespace systole {
 
 namespace {
 
-constexpr std::uint64_t kMostThreads = 1024;
-
 int available() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
@@ -112,7 +110,7 @@ void run_pool(std::int64_t items, std::int64_t parts, ParallelRun run, const voi
 int thread_count() {
   static const int count = [] {
     const std::uint64_t asked = env::whole_number("SYSTOLE_THREADS").value_or(0);
-    return asked == 0 ? available() : static_cast<int>(std::min(asked, kMostThreads));
+    return asked == 0 ? available() : static_cast<int>(asked);
   }();
   return count;
 }

@@ -171,6 +171,43 @@ TEST_F(DiskCaches, AFolderThatOthersMayWriteToIsNotUsed) {
   EXPECT_EQ(cache().refusal(), "");
 }
 
+// What is checked is the folder that was opened, however the name leads there.
+TEST_F(DiskCaches, OwnerAndModeAreThoseOfTheFolderThatALinkLeadsTo) {
+  fs::create_directory(folder_ / "open");
+  fs::permissions(folder_ / "open", fs::perms::all);
+  fs::create_directory_symlink(folder_ / "open", folder_ / "cache");
+  cache().store(key("a"), "value");
+  EXPECT_TRUE(fs::is_empty(folder_ / "open"));
+  EXPECT_EQ(cache().refusal(), "others may write to " + (folder_ / "cache").string());
+  fs::permissions(folder_ / "open", fs::perms::owner_all);
+  cache().store(key("a"), "value");
+  EXPECT_EQ(cache().find(key("a")), "value");
+  fs::permissions(folder_ / "open", fs::perms::group_write, fs::perm_options::add);
+  EXPECT_EQ(cache().find(key("a")), std::nullopt);
+}
+
+TEST_F(DiskCaches, FoldersAboveItMayBelongToAllAsSlashTmpDoes) {
+  fs::create_directory(folder_ / "tmp");
+  ASSERT_EQ(::chmod((folder_ / "tmp").c_str(), 01777), 0);
+  const DiskCache below(folder_ / "tmp/compiled", 1 << 20);
+  below.store(key("a"), "value");
+  EXPECT_EQ(below.find(key("a")), "value");
+  EXPECT_EQ(below.refusal(), "");
+}
+
+// A pipe answers only when somebody writes to it, a device perhaps never.
+TEST_F(DiskCaches, APipeOrLinkInAnEntrysPlaceIsNotReadAndGoes) {
+  cache().store(key("other"), "value");
+  ASSERT_EQ(::mkfifo(file(key("a")).c_str(), 0600), 0);
+  EXPECT_EQ(cache().find(key("a")), std::nullopt);
+  EXPECT_FALSE(fs::exists(fs::symlink_status(file(key("a")))));
+  fs::create_symlink(file(key("other")), file(key("a")));
+  EXPECT_EQ(cache().find(key("a")), std::nullopt);
+  EXPECT_FALSE(fs::exists(fs::symlink_status(file(key("a")))));
+  cache().store(key("a"), "value");
+  EXPECT_EQ(cache().find(key("a")), "value");
+}
+
 TEST_F(DiskCaches, WhyAFolderIsNotUsedIsSaidBeforeItIsMade) {
   EXPECT_EQ(cache().refusal(), "");
   EXPECT_EQ(DiskCache(folder_ / "a/b/c", 1 << 20).refusal(), "");

@@ -46,6 +46,7 @@ TEST(Docs, EveryOpAndCompositeStandsInTheIrPage) {
   }
 }
 
+// env_variables.cpp is the table that the page is printed from: what else names a variable reads it.
 TEST(Docs, EveryVariableThatTheSourceReadsStandsInTheCompilerPage) {
   const std::string root = SYSTOLE_SOURCE_DIR, page = text_of(root + "/docs/compiler.md");
   const std::size_t from = page.find("<!-- variables:begin -->"), to = page.find("<!-- variables:end -->");
@@ -53,9 +54,11 @@ TEST(Docs, EveryVariableThatTheSourceReadsStandsInTheCompilerPage) {
   ASSERT_NE(to, std::string::npos);
   std::set<std::string> read;
   for (const auto& file : std::filesystem::recursive_directory_iterator(root + "/src"))
-    if (file.path().extension() == ".cpp" || file.path().extension() == ".h")
+    if ((file.path().extension() == ".cpp" || file.path().extension() == ".h") &&
+        file.path().filename() != "env_variables.cpp")
       read.merge(variables_in(text_of(file.path()), "\"", "\""));
-  EXPECT_EQ(variables_in(page.substr(from, to - from), "\\| `", "` \\|"), read);
+  const std::set<std::string> shown = variables_in(page.substr(from, to - from), "\\| `", "` \\|");
+  for (const std::string& name : read) EXPECT_TRUE(shown.contains(name)) << name;
 }
 
 #ifdef SYSTOLE_COMMAND
@@ -79,6 +82,10 @@ void expect_printed(const std::string& arguments, const std::string& file, const
 }
 
 TEST(Docs, OpTablesAreWhatTheCommandPrints) { expect_printed("ops --markdown", "docs/ir.md", "ops"); }
+
+TEST(Docs, EnvironmentVariablesAreWhatTheCommandPrints) {
+  expect_printed("doctor --variables --markdown", "docs/compiler.md", "variables");
+}
 
 TEST(Docs, KeysOfATrainingAreWhatTheCommandPrints) {
   expect_printed("train --keys --markdown", "docs/command_line.md", "keys");

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -289,6 +290,52 @@ TEST_F(Timelines, AFileThatCannotBeWrittenIsAnErrorThatNamesIt) {
   EXPECT_TRUE(Timeline::is_running());
 }
 
+// This program in a process of its own with SYSTOLE_TRACE, running one test that is otherwise off.
+int traced_process(const std::string& test, const fs::path& trace) {
+  std::string program = fs::read_symlink("/proc/self/exe").string(), filter = "--gtest_filter=" + test,
+              off = "--gtest_also_run_disabled_tests", brief = "--gtest_brief=1";
+  char* const arguments[] = {program.data(), filter.data(), off.data(), brief.data(), nullptr};
+  ::setenv("SYSTOLE_TRACE", trace.c_str(), 1);
+  pid_t child = -1;
+  EXPECT_EQ(::posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ), 0);
+  ::unsetenv("SYSTOLE_TRACE");
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// A variable that names the wrong file must not cost the file.
+TEST_F(Timelines, AFileThatHoldsSomethingElseIsLeftAsItIs) {
+  const auto holds = [&] {
+    std::ifstream in(file(), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  for (const std::string text :
+       {"my thesis\n", "{\"traceEvents\":[]}", "{\"displayTimeUnit\":\"ns\",", "\n"}) {
+    std::ofstream(file(), std::ios::binary | std::ios::trunc) << text;
+    const std::string words = error_of(ErrorKind::kIo, [&] { Timeline::start(file()); });
+    EXPECT_NE(words.find("trace.json: the timeline cannot be written: the file holds something else"),
+              std::string::npos)
+        << words;
+    EXPECT_EQ(holds(), text);
+    EXPECT_EQ(traced_process("TimelineChild.DISABLED_RunsWithAWarning", file()), 0);
+    EXPECT_EQ(holds(), text);
+  }
+  // Through a link as well, and a pipe is not waited for.
+  fs::create_symlink(file(), folder_ / "link.json");
+  error_of(ErrorKind::kIo, [&] { Timeline::start(folder_ / "link.json"); });
+  EXPECT_EQ(holds(), "\n");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  error_of(ErrorKind::kIo, [&] { Timeline::start(folder_ / "pipe"); });
+  // Empty, an older timeline, and one that a full disk cut short are replaced.
+  for (const std::string text : {"", "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}\n", "{\"displayT"}) {
+    std::ofstream(file(), std::ios::binary | std::ios::trunc) << text;
+    Timeline::start(file());
+    Timeline::stop();
+    EXPECT_NO_THROW(parsed(file())) << text;
+  }
+}
+
 TEST_F(Timelines, TheNameMayHoldTheNumberOfTheProcess) {
   Timeline::start(folder_ / "trace-%p.json");
   Timeline::stop();
@@ -315,20 +362,6 @@ TEST_F(Timelines, AChildOfForkLeavesTheFileAlone) {
   EXPECT_EQ(status, 0);
   Timeline::stop();
   EXPECT_EQ(spans(parsed(file())).size(), 1u);
-}
-
-// This program in a process of its own with SYSTOLE_TRACE, running one test that is otherwise off.
-int traced_process(const std::string& test, const fs::path& trace) {
-  std::string program = fs::read_symlink("/proc/self/exe").string(), filter = "--gtest_filter=" + test,
-              off = "--gtest_also_run_disabled_tests", brief = "--gtest_brief=1";
-  char* const arguments[] = {program.data(), filter.data(), off.data(), brief.data(), nullptr};
-  ::setenv("SYSTOLE_TRACE", trace.c_str(), 1);
-  pid_t child = -1;
-  EXPECT_EQ(::posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ), 0);
-  ::unsetenv("SYSTOLE_TRACE");
-  int status = -1;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 TEST_F(Timelines, TheVariableTracesAProcessThatEndsByExit) {

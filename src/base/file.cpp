@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "systole/base/error.h"
 
 namespace systole {
@@ -53,21 +54,6 @@ bool fails(FileStep step) {
   if (code != 0) errno = code;
   return code != 0;
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
 
 class OpenFile final : public ByteSource {
  public:
@@ -166,6 +152,25 @@ std::unique_ptr<ByteSource> open_file(const fs::path& file, std::uint64_t larges
     return std::make_unique<Memory>(std::move(bytes));
   }
   return std::make_unique<OpenFile>(file, descriptor.release(), static_cast<std::uint64_t>(info.st_size));
+}
+
+std::unique_ptr<ByteSource> regular_file(int opened, const fs::path& file) {
+  Descriptor descriptor(opened);
+  struct stat info;
+  if (::fstat(descriptor.get(), &info) != 0) refuse(file, "cannot read", errno);
+  if (!S_ISREG(info.st_mode))
+    throw Error(ErrorKind::kParse, file.string(), "not a file", "a regular file",
+                S_ISDIR(info.st_mode)    ? "a folder"
+                : S_ISFIFO(info.st_mode) ? "a pipe (FIFO)"
+                                         : "a device or socket");
+  return std::make_unique<OpenFile>(file, descriptor.release(), static_cast<std::uint64_t>(info.st_size));
+}
+
+std::unique_ptr<ByteSource> open_regular_file(const fs::path& file) {
+  // Without O_NONBLOCK opening a FIFO waits for its writer.
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) refuse(file, "cannot open", errno);
+  return regular_file(descriptor, file);
 }
 
 std::unique_ptr<ByteSource> memory_source(std::span<const std::byte> bytes) {

@@ -30,6 +30,11 @@ inline constexpr std::uint64_t kLargestStream = std::uint64_t{1} << 30;
 // kLimit when it holds more than `largest` bytes.
 std::unique_ptr<ByteSource> open_file(const std::filesystem::path& file,
                                       std::uint64_t largest = kLargestStream);
+// What a program finds by itself, in a cache or a folder: kParse, at once, for a pipe or device, which may
+// never answer.
+std::unique_ptr<ByteSource> open_regular_file(const std::filesystem::path& file);
+// The same of a descriptor, which it takes over; `file` is for messages.
+std::unique_ptr<ByteSource> regular_file(int descriptor, const std::filesystem::path& file);
 std::unique_ptr<ByteSource> memory_source(std::span<const std::byte> bytes);  // borrows the bytes
 
 std::string read_text_file(const std::filesystem::path& file);

@@ -11,6 +11,7 @@
 
 #include "base/env.h"
 #include "base/lasting.h"
+#include "base/printable.h"
 
 namespace systole {
 
@@ -46,7 +47,7 @@ Target target() {
 void write_to_stderr(LogLevel level, std::string_view message) {
   std::string line = "systole: ";
   line += kPrefixes[static_cast<int>(level)];
-  line += ": " + on_one_line(message) + "\n";
+  line += ": " + printable(message) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -92,19 +93,6 @@ void log(LogLevel level, std::string_view message) {
   if (!enabled(to, level)) return;
   if (to.sink) return (*to.sink)(level, message);
   if (level != LogLevel::warn || is_new(message)) write_to_stderr(level, message);
-}
-
-std::string on_one_line(std::string_view message) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string line;
-  for (const char c : message) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= ' ' && byte != 127)
-      line += c;
-    else
-      line += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
-  }
-  return line;
 }
 
 }  // namespace systole

@@ -27,7 +27,6 @@ namespace systole {
 
 namespace {
 
-constexpr std::uint64_t kMostThreads = 1024;
 
 thread_local bool inside = false;  // a part of a call runs on this thread
 
@@ -197,7 +196,7 @@ void set_crowded(bool is_crowded) {
 int thread_count() {
   static const int count = [] {
     const std::uint64_t asked = env::whole_number("SYSTOLE_THREADS").value_or(0);
-    return asked == 0 ? available_processors() : static_cast<int>(std::min(asked, kMostThreads));
+    return asked == 0 ? available_processors() : static_cast<int>(asked);
   }();
   return count;
 }

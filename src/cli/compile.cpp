@@ -138,10 +138,10 @@ int run(const Options& options) {
   const std::string explanation =
       lower::to_string(program, options.regions) + told_evaluated(program, chosen->dialect);
   if (options.source) {
-    if (options.explain || options.regions) put(as_comments(explanation) + "\n");
+    if (options.explain || options.regions) put_data(as_comments(explanation) + "\n");
     std::vector<codegen::Kernel> kernels;
     add_kernels(program, "k", chosen->dialect, kernels);
-    put(codegen::source_file(kernels, chosen->dialect));
+    put_data(codegen::source_file(kernels, chosen->dialect));
     return 0;
   }
   put(explanation);

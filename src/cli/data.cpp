@@ -7,7 +7,9 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <vector>
 
+#include "base/printable.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "data/fetch.h"
@@ -29,7 +31,7 @@ int get(const std::string& name, std::string folder, std::string base) {
   fs::create_directories(folder, code);
   if (code) throw Error(ErrorKind::kIo, folder, "cannot make the folder: " + code.message());
   data::FetchOptions options;
-  options.report = [](const std::string& line) { fmt::print(stderr, "systole: {}\n", line); };
+  options.report = [](const std::string& line) { fmt::print(stderr, "systole: {}\n", printable(line)); };
   for (const data::Download& file : set.files) {
     const fs::path target = fs::path(folder) / file.name;
     const bool came = data::fetch(base + file.name, target, file, options);
@@ -44,8 +46,11 @@ int info(const std::string& spec) {
   put(fmt::format("{}\n", set.train.info().to_string()));
   if (!set.test.empty()) put(fmt::format("{}\n", set.test.info().to_string()));
   for (const data::Field& field : set.train.info().fields)
-    if (!field.classes.empty() && field.classes.size() <= 100 && field.type.shape.rank() == 0)
-      put(fmt::format("{}: {}\n", field.name, fmt::join(field.classes, ", ")));
+    if (!field.classes.empty() && field.classes.size() <= 100 && field.type.shape.rank() == 0) {
+      std::vector<std::string> names;
+      for (const std::string& name : field.classes) names.push_back(printable(name));
+      put(fmt::format("{}: {}\n", printable(field.name), fmt::join(names, ", ")));
+    }
   return 0;
 }
 

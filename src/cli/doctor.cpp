@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/nvrtc.h"
 #include "base/env.h"
+#include "base/nearest.h"
 #include "cli/cli.h"
 #include "cli/probe.h"
 #include "cli/terminal.h"
@@ -233,14 +235,47 @@ void check_cache(Report& report) try {
   report.fail(error.what(), "correct the variable, or unset it");
 }
 
+void describe_variable(Report& report, const std::string& entry) {
+  const std::string_view name = std::string_view(entry).substr(0, entry.find('='));
+  std::vector<std::string_view> names;
+  for (const env::Variable& variable : env::variables()) {
+    names.emplace_back(variable.name);
+    if (variable.name != name) continue;
+    try {
+      env::check(variable);
+      return report.note(entry);
+    } catch (const Error& error) {
+      return report.fail(error.what(), "correct the variable, or unset it");
+    }
+  }
+  const std::string_view near = nearest(name, names);
+  report.note(fmt::format("{}: nothing reads it{}", entry,
+                          near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+}
+
 void list_variables(Report& report) {
   report.section("variables");
   std::vector<std::string> set;
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (std::string_view(*entry).starts_with("SYSTOLE_")) set.emplace_back(*entry);
   std::sort(set.begin(), set.end());
-  for (const std::string& entry : set) report.note(entry);
+  for (const std::string& entry : set) describe_variable(report, entry);
   if (set.empty()) report.note("no SYSTOLE_* variable is set");
+}
+
+// All that there are; as the table of docs/compiler.md, or for a terminal.
+int show_variables(bool markdown) {
+  if (markdown) put("| variable | value | unset | meaning |\n|---|---|---|---|\n");
+  for (const env::Variable& variable : env::variables()) {
+    const std::string kind = env::kind_in_words(variable);
+    if (markdown) {
+      put(fmt::format("| `{}` | {} | {} | {} |\n", variable.name, kind, variable.standard, variable.meaning));
+      continue;
+    }
+    put(coloured(Colour::bold, variable.name) + fmt::format(" ({}; unset: {})\n", kind, variable.standard));
+    for (const std::string& line : wrapped(variable.meaning, terminal_width() - 2)) put("  " + line + "\n");
+  }
+  return 0;
 }
 
 // (x + x)·x summed over x = 1, 2, 3 is 28.
@@ -284,12 +319,16 @@ void check_backends(Report& report) {
 int examine() {
   Report report;
   report.section("systole " SYSTOLE_VERSION);
+  list_variables(report);
+  if (report.failed()) {
+    put("\nA variable has a wrong value: nothing works before it is corrected.\n");
+    return 1;
+  }
   check_compiler(report);
   check_libraries(report);
   check_drivers(report);
   check_plugins(report);
   check_cache(report);
-  list_variables(report);
   check_backends(report);
   put(report.failed() ? "\nSomething is broken: see FAIL above.\n"
                       : "\nNothing is broken; what is missing is optional.\n");
@@ -299,10 +338,17 @@ int examine() {
 }  // namespace
 
 Action add_doctor(CLI::App& app) {
+  struct Options {
+    bool variables = false, markdown = false;
+  };
+  auto options = std::make_shared<Options>();
+  app.add_flag("--variables", options->variables,
+               "list every environment variable with its values, and leave");
+  app.add_flag("--markdown", options->markdown, "with --variables: as the table of docs/compiler.md");
   app.footer(
       "Lines say ok, missing (optional) or FAIL (broken); what is not ok comes with its repair.\n"
       "The exit code is 1 only after a FAIL.");
-  return examine;
+  return [options] { return options->variables ? show_variables(options->markdown) : examine(); };
 }
 
 }  // namespace systole::cli

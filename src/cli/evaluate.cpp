@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/train/data.h"
 #include "cli/train/evaluation.h"
 #include "cli/train/pictures.h"
 #include "cli/train/value.h"
+#include "cli/trust.h"
 #include "systole/base/error.h"
 
 namespace systole::cli {
@@ -25,6 +27,7 @@ struct Options {
   std::vector<std::string> metrics;
   std::int64_t batch = 0;
   bool report = false, allow_non_finite = false;
+  Trust trust;
 };
 
 // The matrix as text, for as many classes as a screen has room for.
@@ -34,7 +37,7 @@ std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vecto
   std::vector<std::string> names;
   for (const std::int64_t label : matrix.labels) {
     const auto i = static_cast<std::size_t>(label);
-    names.push_back(i < classes.size() ? classes[i] : std::to_string(label));
+    names.push_back(i < classes.size() ? printable(classes[i]) : std::to_string(label));
     wide = std::max(wide, columns(names.back()));
   }
   for (const std::int64_t count : matrix.counts) wide = std::max(wide, columns(std::to_string(count)));
@@ -62,7 +65,7 @@ std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vecto
 
 int run(const Options& options) {
   const DeviceScope device(options.device);
-  const SavedModel model = load_model(options.model, options.device);
+  const SavedModel model = load_model(options.model, options.device, options.trust);
   Settings settings = settings_of(model);
   for (const std::string& metric : options.metrics) settings.train.metrics.push_back(metric);
   if (options.data.empty() && settings.data.source.empty())
@@ -83,7 +86,9 @@ int run(const Options& options) {
   if ((options.report || !options.confusion.empty()) && measures.truth.empty())
     throw UsageError("--report and --confusion are for data with classes");
   if (options.report) {
-    put(metrics::classification_report(measures.predicted, measures.truth, measures.classes));
+    std::vector<std::string> names;
+    for (const std::string& name : measures.classes) names.push_back(printable(name));
+    put(metrics::classification_report(measures.predicted, measures.truth, names));
     put("\n" + matrix_text(confusion(measures), measures.classes) + "\n");
   }
   if (!options.confusion.empty())
@@ -113,6 +118,8 @@ Action add_evaluate(CLI::App& app) {
   app.add_option("--confusion", options->confusion, "draw the confusion matrix")->type_name("FILE.svg|png");
   app.add_flag("--allow-non-finite", options->allow_non_finite,
                "count samples with NaN or infinite outputs as wrong, with a warning; else they are an error");
+  add_kernels_option(app, options->trust);
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole evaluate runs/mnist-mlp-1\n"

@@ -25,7 +25,7 @@ struct Options {
 int write(const Options& options) {
   const std::string text = codegen::stablehlo(bound(read_graph(options.file), options.sizes));
   if (options.out.empty())
-    put(text);
+    put_data(text);
   else
     write_file(options.out, std::as_bytes(std::span(text)));
   return 0;

@@ -30,7 +30,7 @@ int format(const Options& options) {
     const std::string old_text = read_text(file);
     const std::string text = ir::print(ir::parse(old_text, file == "-" ? "<stdin>" : file));
     if (!options.check && !options.write) {
-      put(text);
+      put_data(text);
     } else if (text != old_text) {
       differs = true;
       if (options.write) write_file(file, std::as_bytes(std::span(text)));

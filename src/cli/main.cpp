@@ -19,6 +19,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "cli/child_commands.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
@@ -44,7 +45,7 @@ graphs.)";
 
 int report(int code, std::string_view message) {
   std::fflush(stdout);
-  fmt::print(stderr, "systole: error: {}\n", on_one_line(message));
+  fmt::print(stderr, "systole: error: {}\n", printable(message));
   return code;
 }
 
@@ -127,6 +128,8 @@ int run(int argc, char** argv) {
 }
 
 int run_guarded(int argc, char** argv) try {
+  // Before anything reads one where nobody can say so; doctor reports them all.
+  if (argc < 2 || std::string_view(argv[1]) != "doctor") env::check();
   return run(argc, argv);
 } catch (const Error& error) {
   return report(kFailed, error.kind() == ErrorKind::kInternal

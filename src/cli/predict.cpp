@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/train/evaluation.h"
 #include "cli/train/prediction.h"
+#include "cli/trust.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
 
@@ -28,6 +30,7 @@ struct Options {
   std::vector<std::string> inputs;
   std::int64_t top = 3;
   bool invert = false;
+  Trust trust;
   WriteOptions text;
 };
 
@@ -47,16 +50,16 @@ std::string described(std::span<const float> row, const std::vector<std::string>
   order.resize(std::min(order.size(), static_cast<std::size_t>(top)));
   for (const std::size_t i : order)
     parts.push_back(
-        fmt::format("{} {:.4f}", i < classes.size() ? classes[i] : std::to_string(i), chances[i]));
+        fmt::format("{} {:.4f}", i < classes.size() ? printable(classes[i]) : std::to_string(i), chances[i]));
   return fmt::format("{}", fmt::join(parts, "  "));
 }
 
 int write(const Options& options, const SavedModel& model) {
   if (!options.inputs.empty() || !options.out.empty())
     throw UsageError("a model that writes text takes --prompt, and no files");
-  put(options.text.prompt);
+  put_data(options.text.prompt);
   write_text(model, options.text, [](std::string_view word) {
-    put(word);
+    put_data(word);
     flush_output();
   });
   put("\n");
@@ -65,7 +68,7 @@ int write(const Options& options, const SavedModel& model) {
 
 int run(const Options& options) {
   const DeviceScope device(options.device);
-  const SavedModel model = load_model(options.model, options.device);
+  const SavedModel model = load_model(options.model, options.device, options.trust);
   if (writes_text(model)) return write(options, model);
   if (options.inputs.empty()) throw UsageError("INPUT is required: pictures, .npy, .csv or .wav files");
   const Settings settings = settings_of(model);
@@ -82,7 +85,7 @@ int run(const Options& options) {
     if (!options.out.empty()) continue;
     for (std::size_t i = 0; i < rows.names.size(); ++i)
       put(fmt::format(
-          "{}  {}\n", rows.names[i],
+          "{}  {}\n", printable(rows.names[i]),
           described(values.subspan(i * static_cast<std::size_t>(width), static_cast<std::size_t>(width)),
                     model.classes(), options.top)));
   }
@@ -123,6 +126,8 @@ Action add_predict(CLI::App& app) {
       ->type_name("NUMBER")
       ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
   app.add_option("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");
+  add_kernels_option(app, options->trust);
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole predict runs/digits-mlp-1 seven.png --invert\n"

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/printable.h"
 #include "cli/bench/prepared.h"
 #include "cli/bench/timing.h"
 #include "cli/bench/workloads.h"
@@ -31,6 +32,7 @@
 #include "cli/train/run_folder.h"
 #include "cli/train/settings.h"
 #include "cli/train/value.h"
+#include "cli/trust.h"
 #include "data/counter_hash.h"
 #include "profile/page.h"
 #include "profile/plain.h"
@@ -43,6 +45,7 @@
 #include "systole/tensor/random.h"
 #include "systole/train/trainer.h"
 #include "train/interrupt.h"
+#include "train/model_file.h"
 #include "train/steps.h"
 
 namespace systole::cli {
@@ -56,6 +59,7 @@ struct Options {
   std::vector<std::string> sets, sizes;
   std::int64_t steps = 50, skip = 10, batch = 0, rows = 20;
   bool infer = false, many = false, json = false, no_roof = false;
+  Trust trust;
 };
 
 // Calls until everything is as it will stay: launches are captured for the few places that arrays alternate
@@ -91,7 +95,7 @@ class Progress {
     const auto now = std::chrono::steady_clock::now();
     if (!is_terminal_ || (shown_ && now - last_ < kEvery)) return;
     last_ = now;
-    fmt::print(stderr, "\r\x1b[K{}", text);
+    fmt::print(stderr, "\r\x1b[K{}", printable(text));
     shown_ = true;
   }
 
@@ -184,7 +188,8 @@ Type bound_to(const Type& type, std::int64_t batch) {
 }
 
 Work saved_model(const Options& options) {
-  auto model = std::make_shared<SavedModel>(load_model(options.what, current_device().to_string()));
+  auto model =
+      std::make_shared<SavedModel>(load_model(options.what, current_device().to_string(), options.trust));
   std::vector<Tensor> inputs;
   const std::int64_t batch = options.batch > 0 ? options.batch : 1;
   for (const SavedModel::Io& input : model->inputs())
@@ -214,6 +219,7 @@ Work forward_of(const Options& options, const Settings& settings) {
 
 Work graph_of(const Options& options) {
   const ir::Graph graph = bound(ir::parse(read_text_file(options.what), options.what), options.sizes);
+  if (!options.trust.kernels) training::refuse_kernels(graph, options.what);
   const DeviceName device = current_device();
   const std::shared_ptr<runtime::Session> session = systole::compile(graph, device.to_string()).new_session();
   auto arguments = std::make_shared<runtime::RunArguments>();
@@ -394,7 +400,8 @@ Made make_profile(const Options& options) {
     return work();
   };
   if (is_training(options)) {
-    const Settings settings = settings_of(settings_table(options));
+    Settings settings = settings_of(settings_table(options));
+    settings.model.follow_links = options.trust.follow_links;
     return with_device(settings.train.device, [&] {
       if (!options.infer) return profile_training(options, settings);
       return profile_of(forward_of(options, settings), options);
@@ -548,6 +555,8 @@ Action add_profile(CLI::App& app) {
   app.add_flag("--json", options->json, "print profile.json instead of the table");
   app.add_option("-o,--out", options->out, "the folder to write to; else RUN/profile or profile")
       ->type_name("DIR");
+  add_kernels_option(app, options->trust);
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole profile --model cnn3 --data mnist:data/mnist --device cuda\n"

@@ -15,13 +15,16 @@
 #include <system_error>
 #include <vector>
 
+#include "base/printable.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
+#include "cli/trust.h"
 #include "eval/eval.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
 #include "systole/ir/text.h"
 #include "systole/runtime.h"
+#include "train/model_file.h"
 
 namespace systole::cli {
 
@@ -31,6 +34,7 @@ struct Options {
   std::string graph, out, device = "auto";
   std::vector<std::string> in;
   bool no_optimize = false;
+  Trust trust;
 };
 
 struct Argument {
@@ -269,6 +273,7 @@ int evaluate(const Options& options) {
     throw UsageError(fmt::format("--out {}: expected FILE.npz or FILE.npy", options.out));
   const std::string label = options.graph == "-" ? "<stdin>" : options.graph;
   const ir::Graph graph = ir::parse(read_text(options.graph), label);
+  if (!options.trust.kernels) training::refuse_kernels(graph, label);
   if (format == ".npy" && graph.outputs().size() != 1)
     throw UsageError(
         fmt::format("--out {}: the graph has {} results; use .npz", options.out, graph.outputs().size()));
@@ -283,7 +288,7 @@ int evaluate(const Options& options) {
     io::save_npz(options.out, named(graph, results));
   } else {
     for (const io::NamedArray& result : named(graph, results))
-      put(fmt::format("{}: {}\n{}\n", result.name, result.value.type().to_string(),
+      put(fmt::format("{}: {}\n{}\n", printable(result.name), result.value.type().to_string(),
                       result.value.to_string()));
   }
   return 0;
@@ -308,6 +313,7 @@ Action add_run(CLI::App& app) {
   app.add_option("--device", options->device, "reference, cpu, cuda:0, …; auto is the best there is")
       ->type_name("NAME");
   app.add_flag("--no-optimize", options->no_optimize, "run the graph as written, without passes");
+  add_kernels_option(app, options->trust);
   app.footer(R"(Symbols in the graph's types get their values from the arrays. In a graph with
 collectives (all_reduce, …) every array, given or made, has a leading axis with one
 entry per device of the mesh; shardings change nothing. Results without a name are

@@ -16,6 +16,7 @@
 #include "cli/train/model.h"
 #include "cli/train/settings.h"
 #include "cli/train/value.h"
+#include "cli/trust.h"
 #include "systole/nn/summary.h"
 #include "systole/nn/zoo.h"
 
@@ -27,6 +28,7 @@ struct Options {
   std::string model, input;
   std::int64_t classes = 0, batch = 1;
   std::vector<std::string> sets;
+  Trust trust;
 };
 
 int list_zoo() {
@@ -60,7 +62,9 @@ int run(const Options& options) {
   if (std::filesystem::is_directory(options.model) || options.model.ends_with(".safetensors")) {
     if (!options.input.empty() || options.classes != 0 || !options.sets.empty())
       throw UsageError("a saved model is as it is: --input, --classes and --set are for others");
-    put(load_model(options.model, "auto").summary());
+    // Nothing is compiled to show it, so kernels of its own need no permission.
+    put(load_model(options.model, "auto", {.kernels = true, .follow_links = options.trust.follow_links})
+            .summary());
     return 0;
   }
   Table given;
@@ -71,6 +75,7 @@ int run(const Options& options) {
     set_path(given, "model.name", {options.model, "MODEL"});
   for (const std::string& assignment : options.sets) apply_set(given, assignment);
   Settings settings = settings_of(given);
+  settings.model.follow_links = options.trust.follow_links;
   if (!options.input.empty()) settings.model.input = sizes(options.input);
   if (options.classes != 0) settings.model.outputs = options.classes;
   BuiltModel model;
@@ -102,6 +107,7 @@ Action add_summary(CLI::App& app) {
   app.add_option("--set", options->sets, "an option of the model, e.g. model.hidden=[512,256]")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole summary\n"

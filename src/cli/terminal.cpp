@@ -8,9 +8,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <system_error>
 
 #include "base/file.h"
+#include "base/printable.h"
 #include "systole/base/error.h"
 
 namespace systole::cli {
@@ -21,10 +23,42 @@ namespace {
   throw Error(ErrorKind::kIo, "standard output", "cannot write: " + std::generic_category().message(code));
 }
 
+void write_out(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && errno != EPIPE) output_failed(errno);
+}
+
+// What stands for a colour until put() writes it, followed by two digits. A text from a file cannot know it.
+constexpr std::size_t kColourDigits = 2;
+const std::string& colour_mark() {
+  static const std::string mark = [] {
+    std::random_device device;
+    return fmt::format("\x1b{:08x}{:08x}", device(), device());
+  }();
+  return mark;
+}
+
 }  // namespace
 
 void put(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && errno != EPIPE) output_failed(errno);
+  const std::string& mark = colour_mark();
+  std::string shown;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(mark, at), text.size());
+    shown += printable(text.substr(at, end - at), Lines::keep);
+    at = end;
+    if (at == text.size()) break;
+    shown += fmt::format("\x1b[{}m", text.substr(at + mark.size(), kColourDigits));
+    at += mark.size() + kColourDigits;
+  }
+  write_out(shown);
+}
+
+void put_data(std::string_view text) {
+  static const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
+  if (is_terminal)
+    put(text);
+  else
+    write_out(text);
 }
 
 void flush_output() {
@@ -53,7 +87,7 @@ std::string coloured(Colour colour, std::string_view text) {
                    : colour == Colour::yellow ? 33
                    : colour == Colour::green  ? 32
                                               : 1;
-  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+  return fmt::format("{0}{1:02}{2}{0}00", colour_mark(), code, text);
 }
 
 std::vector<std::string> wrapped(std::string_view text, int width) {

@@ -8,8 +8,12 @@
 
 namespace systole::cli {
 
-void put(std::string_view text);  // to stdout
-void flush_output();              // throws kIo when stdout did not take everything, but for a closed pipe
+// To stdout. What could drive a terminal is written as \x1b: names in files are not ours. Colours of
+// coloured() are the exception.
+void put(std::string_view text);
+// What another program may read, such as a graph: as it is, unless stdout is a terminal.
+void put_data(std::string_view text);
+void flush_output();  // throws kIo when stdout did not take everything, but for a closed pipe
 std::string read_text(const std::string& file);  // of a file, or of stdin when it is "-"
 
 int terminal_width();  // COLUMNS, or that of the terminal, or 100 without one

@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "cli/bench/training.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
@@ -109,7 +110,7 @@ ir::Graph read_graph(const Options& options) {
 }
 
 void show_progress(const std::string& text) {
-  if (::isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\x1b[K{}", text);
+  if (::isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\x1b[K{}", printable(text));
 }
 
 // All that can be said before minutes of work.

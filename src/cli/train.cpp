@@ -15,6 +15,7 @@
 #include "cli/train/settings.h"
 #include "cli/train/training.h"
 #include "cli/train/value.h"
+#include "cli/trust.h"
 #include "systole/base/error.h"
 
 namespace systole::cli {
@@ -32,6 +33,7 @@ struct Options {
   std::vector<std::string> sets;
   std::array<std::string, std::size(kKeyOptions)> key_values;  // of kKeyOptions; empty: not given
   bool fresh = false, keys = false, markdown = false;
+  Trust trust;
 };
 
 std::string option_of(std::string_view key) { return fmt::format("--{}", key.substr(key.find('.') + 1)); }
@@ -94,7 +96,9 @@ int run(const Options& options) {
       set_path(given, kKeyOptions[i], parse_value(value, option_of(kKeyOptions[i])));
   for (const std::string& assignment : options.sets) apply_set(given, assignment);
   prefer_command_line(given);
-  return train(settings_of(given), {options.out, options.fresh});
+  Settings settings = settings_of(given);
+  settings.model.follow_links = options.trust.follow_links;
+  return train(settings, {options.out, options.fresh});
 }
 
 }  // namespace
@@ -124,6 +128,7 @@ Action add_train(CLI::App& app) {
   app.add_flag("--fresh", options->fresh, "begin again in a folder that is there");
   app.add_flag("--keys", options->keys, "list every key with its kind, default and meaning, and leave");
   app.add_flag("--markdown", options->markdown, "with --keys: as tables of docs/command_line.md");
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole train --model mlp --data digits --epochs 3 --lr 0.01\n"

@@ -35,6 +35,22 @@ DType dtype_at(std::byte code, std::string_view file) {
 
 }  // namespace
 
+std::optional<std::uint64_t> idx_length(std::span<const std::byte> first) {
+  constexpr std::size_t kItems[] = {1, 1, 0, 2, 4, 4, 8};  // of the types 8 to 14
+  if (first.size() < 4) return std::nullopt;
+  const std::size_t type = std::to_integer<std::size_t>(first[2]),
+                    rank = std::to_integer<std::size_t>(first[3]);
+  if (type < 8 || type > 14 || kItems[type - 8] == 0 || first.size() < 4 + 4 * rank) return std::nullopt;
+  std::uint64_t length = kItems[type - 8];
+  for (std::size_t i = 0; i < rank; ++i) {
+    std::uint64_t dim = 0;
+    for (std::size_t b = 0; b < 4; ++b) dim = dim << 8 | std::to_integer<std::uint64_t>(first[4 + 4 * i + b]);
+    if (__builtin_mul_overflow(length, dim, &length)) return std::nullopt;  // which parse_idx refuses
+  }
+  const std::uint64_t header = 4 + 4 * rank;
+  return length > UINT64_MAX - header ? std::nullopt : std::optional(length + header);
+}
+
 Literal parse_idx(std::span<const std::byte> bytes, std::string_view file) {
   if (bytes.size() < 4 || bytes[0] != std::byte{0} || bytes[1] != std::byte{0})
     fail(file, 0, "not an IDX file", "two zero bytes, a type and a rank");

@@ -17,15 +17,17 @@ namespace fs = std::filesystem;
 
 std::vector<std::string> digit_names() { return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}; }
 
+Literal read_idx(const fs::path& file) {
+  return parse_idx(io::read_unpacked(file, io::kLargestUnpacked, idx_length), file.string());
+}
+
 Source part(const fs::path& folder, const std::string& prefix, const MnistOptions& options,
             const std::string& name, const std::vector<std::string>& classes) {
   const char* const set =
       name.starts_with("fashion") ? "fashion" : "mnist";  // as `systole data get` names it
   const fs::path image_file = found_in(folder, prefix + "-images-idx3-ubyte", set);
   const fs::path label_file = found_in(folder, prefix + "-labels-idx1-ubyte", set);
-  const auto read = [](const fs::path& file) {
-    return naming_file(file, [&] { return parse_idx(io::read_unpacked(file), file.string()); });
-  };
+  const auto read = [](const fs::path& file) { return naming_file(file, [&] { return read_idx(file); }); };
   Literal images = read(image_file);
   const Literal labels = read(label_file);
   if (images.dtype() != DType::u8 || images.rank() != 3 || images.shape()[1] != Dim(28) ||

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ struct Table;
 // fetches `set`.
 std::filesystem::path found_in(const std::filesystem::path& folder, const std::string& name,
                                std::string_view set);
+
+// How long an IDX file is, from its first bytes; nothing while they are too few or no header of one.
+std::optional<std::uint64_t> idx_length(std::span<const std::byte> first);
 
 // Labels as i32; one that is no class is kParse with its sample and its place, offset + i·step, in the file.
 Literal class_numbers(std::span<const std::uint8_t> labels, std::int64_t classes, const std::string& file,

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/budget.h"
 #include "base/file.h"
 #include "base/naming_file.h"
 #include "io/npy.h"
@@ -40,8 +41,12 @@ void check_start(const ByteSource& source, std::string_view file) {
 std::vector<NamedArray> read_npz(const ByteSource& source, std::string_view file) {
   check_start(source, file);
   std::vector<NamedArray> arrays;
+  // Members as they are take no more than the file; what is compressed may be a thousand times as much.
+  Budget budget(std::string(file), expansion_limit(source.size()),
+                "save the arrays with numpy.savez, which does not compress");
   for (const ZipEntry& entry : read_zip_directory(source, file)) {
     const std::string_view name = entry.name;
+    if (entry.deflated) budget.take(entry.size, fmt::format("array {}", name));
     if (!name.ends_with(kSuffix))
       throw Error(ErrorKind::kParse, fmt::format("{}: byte {}", file, entry.header_offset),
                   fmt::format("member {} is not an array", name), "names that end in .npy");

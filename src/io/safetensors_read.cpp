@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/beneath.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "io/json.h"
@@ -71,12 +72,12 @@ struct SafetensorsReader::State {
   }
   const Texts* texts() const { return shards.size() == 1 ? &shards[0].metadata : nullptr; }
 
-  void open_index(const fs::path& index);
+  void open_index(const fs::path& index, std::unique_ptr<ByteSource> source, const ReadOptions& options);
 };
 
 // {"metadata": {…}, "weight_map": {"fc1.weight": "model-00001-of-00002.safetensors", …}}
-void SafetensorsReader::State::open_index(const fs::path& index) {
-  std::unique_ptr<ByteSource> source = open_file(index, kMaxSafetensorsHeader);
+void SafetensorsReader::State::open_index(const fs::path& index, std::unique_ptr<ByteSource> source,
+                                          const ReadOptions& options) {
   if (source->size() > kMaxSafetensorsHeader)
     throw Error(ErrorKind::kLimit, file, "the index is too long",
                 fmt::format("at most {} bytes", kMaxSafetensorsHeader), std::to_string(source->size()));
@@ -130,10 +131,8 @@ void SafetensorsReader::State::open_index(const fs::path& index) {
     check_shard_name(file, name);
     const fs::path path = index.parent_path() / name;
     try {
-      std::error_code code;
-      if (fs::exists(path, code) && !fs::is_regular_file(path, code))
-        throw Error(ErrorKind::kParse, path.string(), "a shard", "a regular file");
-      shards.push_back(open_safetensors(open_file(path), path.string()));
+      const LinkRule rule = options.follow_links ? LinkRule::any : LinkRule::inside_unique;
+      shards.push_back(open_safetensors(open_beneath(index.parent_path(), name, rule), path.string()));
     } catch (const Error& error) {
       throw error.within(file);
     }
@@ -155,19 +154,24 @@ void SafetensorsReader::State::open_index(const fs::path& index) {
             fmt::format("array \"{}\" of {} is not in the index", name(place), shards[place.shard].file));
 }
 
-SafetensorsReader::SafetensorsReader(const fs::path& file) {
+SafetensorsReader::SafetensorsReader(const fs::path& file, const ReadOptions& options) {
+  constexpr const char *kIndex = "model.safetensors.index.json", *kSingle = "model.safetensors";
   auto state = std::make_shared<State>();
   fs::path path = file;
+  std::unique_ptr<ByteSource> source;
   std::error_code code;
   if (fs::is_directory(file, code)) {
-    path = file / "model.safetensors.index.json";
-    if (!fs::exists(path, code)) path = file / "model.safetensors";
+    const char* const name = fs::exists(fs::symlink_status(file / kIndex, code)) ? kIndex : kSingle;
+    path = file / name;
+    source = open_beneath(file, name, options.follow_links ? LinkRule::any : LinkRule::inside);
+  } else {
+    source = open_file(path, path.extension() == ".json" ? kMaxSafetensorsHeader : kLargestStream);
   }
   state->file = path.string();
   if (path.extension() == ".json") {
-    state->open_index(path);
+    state->open_index(path, std::move(source), options);
   } else {
-    state->shards.push_back(open_safetensors(open_file(path), state->file));
+    state->shards.push_back(open_safetensors(std::move(source), state->file));
     state->list();
   }
   state_ = std::move(state);

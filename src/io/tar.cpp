@@ -1,5 +1,6 @@
 // tar archives: ustar, with GNU's long names and the path and size of pax headers. Only regular files are
-// given out; links and devices are passed over, since nothing is ever written by their names.
+// given out; links and devices are passed over and counted in a warning: nothing is ever written or opened by
+// their names.
 
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/log.h"
 #include "systole/base/error.h"
 #include "systole/io/archive.h"
 
@@ -86,11 +88,31 @@ void read_pax(std::string_view records, Extended& into, std::string_view file, s
   }
 }
 
+// What is neither file nor folder. A data set that is kept as links lacks what they lead to, so one line says
+// it.
+struct Skipped {
+  int links = 0, others = 0;
+
+  void note(char kind) {
+    if (kind == '1' || kind == '2') ++links;
+    if (kind == '3' || kind == '4' || kind == '6') ++others;
+  }
+  void report(std::string_view file) const {
+    if (links + others == 0) return;
+    std::string what = links == 0 ? "" : fmt::format("{} link{}", links, links == 1 ? "" : "s");
+    if (others > 0)
+      what += fmt::format("{}{} device{} or pipe{}", what.empty() ? "" : " and ", others,
+                          others == 1 ? "" : "s", others == 1 ? "" : "s");
+    log(LogLevel::warn, fmt::format("{}: {} passed over: only files are read from an archive", file, what));
+  }
+};
+
 }  // namespace
 
 std::vector<Member> parse_tar(std::span<const std::byte> bytes, std::string_view file,
                               const NameFilter& wanted) {
   std::vector<Member> members;
+  Skipped skipped;
   Extended extended;
   std::size_t at = 0;
   for (;;) {
@@ -100,7 +122,7 @@ std::vector<Member> parse_tar(std::span<const std::byte> bytes, std::string_view
     const std::span<const std::byte> header = bytes.subspan(at, kBlock);
     if (std::all_of(header.begin(), header.end(), [](std::byte b) { return b == std::byte{0}; })) {
       if (at == 0) fail(file, at, "not a tar archive");
-      return members;
+      break;
     }
     if (!checksum_agrees(header))
       fail(file, at, at == 0 ? "not a tar archive" : "a header has a wrong checksum");
@@ -127,14 +149,17 @@ std::vector<Member> parse_tar(std::span<const std::byte> bytes, std::string_view
       name += text(header.subspan(0, 100));
       if (extended.path) name = *extended.path;
       extended = {};
+      skipped.note(kind);
       if ((kind == '0' || kind == '\0' || kind == '7') && (!wanted || wanted(name)))
         members.push_back({std::move(name), {content.begin(), content.end()}});
     }
     const std::uint64_t padded = (size + kBlock - 1) / kBlock * kBlock;
     if (padded > bytes.size() - data) fail(file, data, "the archive ends early");
     at = data + static_cast<std::size_t>(padded);
-    if (at == bytes.size()) return members;  // without the two empty blocks at the end
+    if (at == bytes.size()) break;  // without the two empty blocks at the end
   }
+  skipped.report(file);
+  return members;
 }
 
 std::vector<Member> read_tar(const std::filesystem::path& file, const NameFilter& wanted,

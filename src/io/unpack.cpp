@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 
+#include "base/budget.h"
 #include "base/file.h"
 #include "systole/base/error.h"
 #include "systole/io/archive.h"
@@ -32,17 +34,16 @@ using Bytes = std::vector<std::byte>;
 // Where unpacked bytes go.
 class Output {
  public:
-  Output(std::string_view file, std::uint64_t packed, std::uint64_t largest)
-      : file_(file), largest_(largest) {
-    grow(std::min<std::uint64_t>(largest, std::max<std::uint64_t>(4 * packed, 1 << 12)));
+  Output(std::string_view file, std::uint64_t packed, std::uint64_t largest, const LengthOf& length)
+      : file_(file), largest_(std::min(largest, expansion_limit(packed))), length_(length) {
+    grow(std::min<std::uint64_t>(largest_, std::max<std::uint64_t>(4 * packed, 1 << 12)));
   }
 
   std::span<std::byte> room() {
+    check_length();
     if (used_ == bytes_.size()) {
       // One byte more than the limit would be needed to see that it is passed.
-      if (used_ > largest_)
-        throw Error(ErrorKind::kLimit, file_, "the file unpacks to too much",
-                    fmt::format("at most {} bytes", largest_), "more");
+      if (used_ > largest_) refuse();
       grow(used_ < largest_ / 2 ? 2 * used_ : largest_ + 1);
     }
     return std::span(bytes_).subspan(used_, std::min<std::size_t>(bytes_.size() - used_, 1 << 30));
@@ -50,12 +51,41 @@ class Output {
   void used(std::size_t count) { used_ += count; }
 
   Bytes finish() {
-    if (used_ > largest_) (void)room();
+    check_length();
+    if (used_ > largest_) refuse();
     bytes_.resize(used_);
     return std::move(bytes_);
   }
 
  private:
+  // What the content says of its length is the limit, once it is known.
+  void check_length() {
+    if (!length_ || is_said_) return;
+    const std::optional<std::uint64_t> said = length_(std::span<const std::byte>(bytes_).first(used_));
+    if (!said) return;
+    if (*said > largest_)
+      throw Error(ErrorKind::kLimit, file_, "the file says that it unpacks to too much", at_most(),
+                  fmt::format("{} bytes", *said));
+    is_said_ = true;
+    largest_ = *said;
+    if (used_ > largest_) refuse();
+    if (bytes_.size() > largest_ + 1) bytes_.resize(static_cast<std::size_t>(largest_ + 1));
+  }
+
+  std::string at_most() const {
+    return fmt::format(
+        "at most {} bytes; a file that is as it should be can be unpacked with gunzip or unxz and "
+        "read then",
+        largest_);
+  }
+
+  [[noreturn]] void refuse() const {
+    if (is_said_)
+      throw Error(ErrorKind::kParse, file_, "the file unpacks to more than its header says",
+                  fmt::format("{} bytes", largest_), "more");
+    throw Error(ErrorKind::kLimit, file_, "the file unpacks to too much", at_most(), "more");
+  }
+
   void grow(std::uint64_t size) try {
     bytes_.resize(static_cast<std::size_t>(size));
   } catch (const std::exception&) {  // bad_alloc or length_error
@@ -64,6 +94,8 @@ class Output {
 
   std::string file_;
   std::uint64_t largest_;
+  const LengthOf& length_;
+  bool is_said_ = false;
   Bytes bytes_;
   std::size_t used_ = 0;
 };
@@ -76,8 +108,9 @@ constexpr std::string_view kGzip("\x1f\x8b", 2), kXz("\xfd"
                                                      6);
 
 #ifdef SYSTOLE_HAVE_ZLIB
-Bytes gunzip(std::span<const std::byte> bytes, std::string_view file, std::uint64_t largest) {
-  Output out(file, bytes.size(), largest);
+Bytes gunzip(std::span<const std::byte> bytes, std::string_view file, std::uint64_t largest,
+             const LengthOf& length) {
+  Output out(file, bytes.size(), largest, length);
   z_stream stream{};
   if (::inflateInit2(&stream, 15 + 16) != Z_OK)
     throw Error(ErrorKind::kOutOfMemory, std::string(file), "no memory to unpack");
@@ -116,9 +149,10 @@ Bytes gunzip(std::span<const std::byte> bytes, std::string_view file, std::uint6
 #endif
 
 #ifdef SYSTOLE_HAVE_LZMA
-Bytes unxz(std::span<const std::byte> bytes, std::string_view file, std::uint64_t largest) {
+Bytes unxz(std::span<const std::byte> bytes, std::string_view file, std::uint64_t largest,
+           const LengthOf& length) {
   constexpr std::uint64_t kMostMemory = std::uint64_t{256} << 20;
-  Output out(file, bytes.size(), largest);
+  Output out(file, bytes.size(), largest, length);
   lzma_stream stream = LZMA_STREAM_INIT;
   if (::lzma_stream_decoder(&stream, kMostMemory, LZMA_CONCATENATED) != LZMA_OK)
     throw Error(ErrorKind::kOutOfMemory, std::string(file), "no memory to unpack");
@@ -153,11 +187,11 @@ Bytes unxz(std::span<const std::byte> bytes, std::string_view file, std::uint64_
 
 }  // namespace
 
-std::vector<std::byte> unpack(std::span<const std::byte> bytes, std::string_view file,
-                              std::uint64_t largest) {
+std::vector<std::byte> unpack(std::span<const std::byte> bytes, std::string_view file, std::uint64_t largest,
+                              const LengthOf& length) {
   if (starts_with(bytes, kGzip)) {
 #ifdef SYSTOLE_HAVE_ZLIB
-    return gunzip(bytes, file, largest);
+    return gunzip(bytes, file, largest, length);
 #else
     throw Error(ErrorKind::kUnsupported, std::string(file),
                 "this build has no zlib; unpack the file with gunzip");
@@ -165,7 +199,7 @@ std::vector<std::byte> unpack(std::span<const std::byte> bytes, std::string_view
   }
   if (starts_with(bytes, kXz)) {
 #ifdef SYSTOLE_HAVE_LZMA
-    return unxz(bytes, file, largest);
+    return unxz(bytes, file, largest, length);
 #else
     throw Error(ErrorKind::kUnsupported, std::string(file),
                 "this build has no liblzma; unpack the file with unxz");
@@ -177,7 +211,8 @@ std::vector<std::byte> unpack(std::span<const std::byte> bytes, std::string_view
   return {bytes.begin(), bytes.end()};
 }
 
-std::vector<std::byte> read_unpacked(const std::filesystem::path& file, std::uint64_t largest) {
+std::vector<std::byte> read_unpacked(const std::filesystem::path& file, std::uint64_t largest,
+                                     const LengthOf& length) {
   const std::unique_ptr<ByteSource> source = open_file(file);
   if (source->size() > largest)
     throw Error(ErrorKind::kLimit, file.string(), "the file is too large",
@@ -191,7 +226,7 @@ std::vector<std::byte> read_unpacked(const std::filesystem::path& file, std::uin
   }
   source->read(0, bytes);
   if (!starts_with(bytes, kGzip) && !starts_with(bytes, kXz)) return bytes;
-  return unpack(bytes, file.string(), largest);
+  return unpack(bytes, file.string(), largest, length);
 }
 
 }  // namespace systole::io

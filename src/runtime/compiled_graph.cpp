@@ -151,13 +151,7 @@ bool fits(const Shape& wanted, const Shape& got) {
 
 }  // namespace
 
-runtime::Math runtime::default_math() {
-  constexpr const char* kVariable = "SYSTOLE_MATH";
-  const std::string text = env::text(kVariable).value_or("f32");
-  if (text == "f32") return Math::f32;
-  if (text == "tf32") return Math::tf32;
-  throw Error(ErrorKind::kInvalidArgument, kVariable, "no such arithmetic", "f32 or tf32", text);
-}
+runtime::Math runtime::default_math() { return env::word("SYSTOLE_MATH") == "tf32" ? Math::tf32 : Math::f32; }
 
 namespace {
 std::atomic<int> deterministic = -1;  // not set

@@ -7,15 +7,15 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
-#include <limits>
+#include <memory>
 #include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/descriptor.h"
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -86,33 +86,38 @@ Head head_of(const CacheKey& key, std::string_view value) {
   return head;
 }
 
-// Why a folder that is there is not ours alone, or empty. Code is loaded from here, so nobody else may have
-// written it.
-std::string shared_with(const fs::path& folder) {
+// The folder, opened, and why it is not ours alone; empty when it is. Code is loaded from here, so nobody
+// else may have written it. The opened folder is checked and used: whoever owns the folders above it, which
+// may be /tmp, can make the name lead elsewhere, but not to a folder of ours that others write to.
+struct Place {
+  Descriptor folder;
+  int code = 0;  // errno, when it could not be opened
+  std::string refusal;
+};
+Place open_place(const fs::path& folder) {
+  Place place{Descriptor(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), 0, {}};
   struct stat info{};
-  if (::stat(folder.c_str(), &info) != 0) return fmt::format("{}: {}", folder.string(), std::strerror(errno));
-  if (!S_ISDIR(info.st_mode)) return fmt::format("{} is not a folder", folder.string());
-  if (info.st_uid != ::geteuid()) return fmt::format("{} belongs to another user", folder.string());
-  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return fmt::format("others may write to {}", folder.string());
-  return {};
+  if (place.folder.get() < 0 || ::fstat(place.folder.get(), &info) != 0) {
+    place.code = errno;
+    place.refusal = place.code == ENOTDIR ? fmt::format("{} is not a folder", folder.string())
+                                          : fmt::format("{}: {}", folder.string(), std::strerror(place.code));
+  } else if (info.st_uid != ::geteuid()) {
+    place.refusal = fmt::format("{} belongs to another user", folder.string());
+  } else if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    place.refusal = fmt::format("others may write to {}", folder.string());
+  }
+  return place;
 }
 
-// SYSTOLE_CACHE_LIMIT: bytes, or a number with K, M or G for powers of 1024.
-std::uint64_t limit_chosen() {
-  constexpr const char* kVariable = "SYSTOLE_CACHE_LIMIT";
-  const std::optional<std::string> text = env::text(kVariable);
-  if (!text) return kDefaultLimit;
-  constexpr std::string_view kUnits = "KMG";
-  const std::size_t unit = kUnits.find(text->back());
-  const int shift = unit == std::string_view::npos ? 0 : 10 * (static_cast<int>(unit) + 1);
-  const char* const end = text->data() + text->size() - (shift > 0 ? 1 : 0);
-  std::uint64_t number = 0;
-  const auto [stop, code] = std::from_chars(text->data(), end, number);
-  if (code != std::errc() || stop != end || number > std::numeric_limits<std::uint64_t>::max() >> shift)
-    throw Error(ErrorKind::kInvalidArgument, kVariable, "not a size", "bytes, or a number with K, M or G",
-                *text);
-  return number << shift;
+// An entry, by the name in the opened folder; null when there is none. A link, pipe or folder in its place is
+// kParse, as a damaged file is.
+std::unique_ptr<ByteSource> open_entry(const Place& place, const fs::path& file) {
+  const int opened = ::openat(place.folder.get(), file.filename().c_str(),
+                              O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (opened >= 0) return regular_file(opened, file);
+  if (errno == ENOENT) return nullptr;
+  throw Error(errno == ELOOP ? ErrorKind::kParse : ErrorKind::kIo, file.string(),
+              errno == ELOOP ? "a link" : fmt::format("cannot open: {}", std::strerror(errno)));
 }
 
 struct File {
@@ -143,9 +148,10 @@ void note(LogLevel level, const fs::path& file, std::string_view what) {
 // right to write is one thing to read, however many programs it meets.
 void warn_of(const fs::path& folder, std::string_view trouble) {
   log(LogLevel::warn,
-      fmt::format("cache {}: {}; programs are compiled again in each process. SYSTOLE_CACHE_DIR names another "
-                  "folder, SYSTOLE_CACHE=0 does without",
-                  folder.string(), trouble));
+      fmt::format(
+          "cache {}: {}; programs are compiled again in each process. SYSTOLE_CACHE_DIR names another "
+          "folder, SYSTOLE_CACHE=0 does without",
+          folder.string(), trouble));
 }
 
 }  // namespace
@@ -184,18 +190,22 @@ DiskCache::DiskCache(fs::path folder, std::uint64_t limit, std::chrono::millisec
 std::optional<std::string> DiskCache::find(const CacheKey& key) const {
   const fs::path file = folder_ / key.file_name();
   try {
-    const std::unique_ptr<ByteSource> source = open_file(file);
-    if (const std::string reason = shared_with(folder_); !reason.empty()) {
-      warn_of(folder_, "not used: " + reason);
+    const Place place = open_place(folder_);
+    if (place.code == ENOENT) return std::nullopt;
+    if (!place.refusal.empty()) {
+      warn_of(folder_, "not used: " + place.refusal);
       return std::nullopt;
     }
+    const std::unique_ptr<ByteSource> source = open_entry(place, file);
+    if (source == nullptr) return std::nullopt;
     if (source->size() < sizeof(Head)) throw Error(ErrorKind::kParse, file.string(), "shorter than its head");
     Head head;
     source->read(0, std::as_writable_bytes(std::span(&head, 1)));
     std::string value(source->size() - sizeof(Head), '\0');
     source->read(sizeof(Head), std::as_writable_bytes(std::span(value)));
     if (!(head == head_of(key, value))) throw Error(ErrorKind::kParse, file.string(), "damaged");
-    ::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);  // used now; without the right to say so it ages
+    // Used now; without the right to say so it ages.
+    ::utimensat(place.folder.get(), file.filename().c_str(), nullptr, 0);
     note(LogLevel::debug, file, "found");
     return value;
   } catch (const Error& error) {
@@ -216,9 +226,10 @@ void DiskCache::store(const CacheKey& key, std::string_view value) const {
   if (value.size() + sizeof(Head) > limit_) return note(LogLevel::debug, file, "larger than the limit");
   try {
     std::error_code code;
-    if (fs::create_directories(folder_, code)) fs::permissions(folder_, fs::perms::owner_all, code);
-    if (const std::string reason = shared_with(folder_); !reason.empty())
-      return warn_of(folder_, "not used: " + reason);
+    if (folder_.has_parent_path()) fs::create_directories(folder_.parent_path(), code);
+    (void)::mkdir(folder_.c_str(), 0700);  // it may be there; opening it tells
+    if (const Place place = open_place(folder_); !place.refusal.empty())
+      return warn_of(folder_, "not used: " + place.refusal);
     const Head head = head_of(key, value);
     AtomicFile out(file);
     out.write(std::as_bytes(std::span(&head, 1)));
@@ -266,7 +277,7 @@ std::string DiskCache::refusal() const {
     place = above;
   }
   if (place == folder_) {
-    if (std::string reason = shared_with(folder_); !reason.empty()) return reason;
+    if (std::string reason = open_place(folder_).refusal; !reason.empty()) return reason;
   } else if (!fs::is_directory(place, code)) {
     return fmt::format("{} is not a folder", place.string());
   }
@@ -292,10 +303,9 @@ DiskCache::Usage DiskCache::clear() const {
 std::optional<DiskCache> disk_cache() {
   const fs::path folder = cache_folder();
   if (folder.empty()) return std::nullopt;
-  const std::uint64_t limit = limit_chosen();
+  const std::uint64_t limit = env::size("SYSTOLE_CACHE_LIMIT").value_or(kDefaultLimit);
   const std::uint64_t least = env::whole_number("SYSTOLE_CACHE_MIN_MS").value_or(kDefaultLeast);
-  constexpr std::uint64_t kDay = 86'400'000;
-  return DiskCache(folder / "compiled", limit, std::chrono::milliseconds(std::min(least, kDay)));
+  return DiskCache(folder / "compiled", limit, std::chrono::milliseconds(least));
 }
 
 }  // namespace systole::runtime

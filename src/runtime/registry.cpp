@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/env.h"
 #include "base/lasting.h"
 #include "base/log.h"
 #include "systole/base/error.h"
@@ -46,6 +47,8 @@ void ensure_builtins() {
   thread_local bool registering = false;
   if (registering) return;
   std::call_once(once, [] {
+    // Here, where the caller gets the error: later a worker thread or a destructor may read a variable first.
+    env::check();
     registering = true;
     try {
       register_builtin_backends();

@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/env.h"
 #include "base/file.h"
 #include "base/lasting.h"
@@ -44,6 +45,8 @@ namespace {
 constexpr std::size_t kBlock = std::size_t{1} << 16;
 constexpr std::int64_t kFirstRow = std::int64_t{1} << 24;  // above the numbers of threads
 constexpr std::string_view kHead = R"({"displayTimeUnit":"ms","traceEvents":[)", kEnd = "\n]}\n";
+constexpr std::string_view kMark = R"({"displayTimeUnit":"ms",)";  // what every timeline begins with
+static_assert(kHead.starts_with(kMark));
 
 // Bytes of the UTF-8 character that `text` begins with; 0 when it is none. JSON takes nothing else.
 std::size_t character(std::string_view text) {
@@ -180,24 +183,42 @@ Error failure(const std::string& path, std::string_view what) {
   return {ErrorKind::kIo, path, fmt::format("{}: {}", what, std::strerror(errno))};
 }
 
+// Whether the file is empty or begins as a timeline does; one that a full disk cut short is as much of it.
+bool may_be_replaced(int file) {
+  char first[kMark.size()];
+  std::size_t size = 0;
+  while (size < sizeof first) {
+    const ssize_t n = ::pread(file, first + size, sizeof first - size, static_cast<off_t>(size));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    if (n == 0) break;
+    size += static_cast<std::size_t>(n);
+  }
+  return std::string_view(first, size) == kMark.substr(0, size);
+}
+
 void Writer::open(const std::string& wanted) {
   std::string name = wanted;
   if (const std::size_t at = name.find("%p"); at != std::string::npos)
     name.replace(at, 2, std::to_string(::getpid()));
-  // Not emptied before it is ours.
-  const int opened = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  // A variable is inherited and easily names the wrong file: nothing but a trace is written over. Not emptied
+  // before it is ours.
+  int opened = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (opened < 0 && errno == EEXIST)
+    opened = ::open(name.c_str(), O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (opened < 0) throw failure(name, "the timeline cannot be written");
+  Descriptor owned(opened);
   struct stat info{};
-  if (::fstat(opened, &info) == 0 && !S_ISREG(info.st_mode)) {
-    ::close(opened);
+  if (::fstat(opened, &info) == 0 && !S_ISREG(info.st_mode))
     throw Error(ErrorKind::kIo, name, "the timeline cannot be written: it is not a regular file");
-  }
-  if (::flock(opened, LOCK_EX | LOCK_NB) != 0 || ::ftruncate(opened, 0) != 0) {
-    const Error error = failure(name, errno == EWOULDBLOCK ? "another process writes its timeline there"
-                                                           : "the timeline cannot be written");
-    ::close(opened);
-    throw error;
-  }
+  if (::flock(opened, LOCK_EX | LOCK_NB) != 0)
+    throw failure(name, errno == EWOULDBLOCK ? "another process writes its timeline there"
+                                             : "the timeline cannot be written");
+  if (!may_be_replaced(opened))
+    throw Error(ErrorKind::kIo, name, "the timeline cannot be written: the file holds something else",
+                "a new or empty file, or a timeline");
+  if (::ftruncate(opened, 0) != 0) throw failure(name, "the timeline cannot be written");
+  owned.release();
   file = opened;
   path = name;
   offset = 0;

@@ -1,6 +1,7 @@
 #include "train/model_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -122,6 +123,17 @@ std::set<std::string> kernels_in(const ir::Graph& graph) {
     for (const ir::GraphRef& inner : node.graphs) names.merge(kernels_in(*inner));
   }
   return names;
+}
+
+void refuse_kernels(const ir::Graph& graph, const std::string& file) {
+  const std::set<std::string> names = kernels_in(graph);
+  if (names.empty()) return;
+  throw Error(
+      ErrorKind::kUnsupported, file,
+      fmt::format("the graph calls kernels whose source is in the file ({}), and running them runs what "
+                  "it says; --kernels (LoadOptions::kernels in a program) accepts that, for a file that "
+                  "you trust",
+                  fmt::join(names, ", ")));
 }
 
 namespace {

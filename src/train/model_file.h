@@ -42,6 +42,8 @@ void check(const ModelDescription& model, const ir::Graph& graph, const std::str
 
 // The names of kernels with a source of their own that the graph, or one inside it, calls.
 std::set<std::string> kernels_in(const ir::Graph& graph);
+// Throws kUnsupported for a graph that has any: running them runs what the file says.
+void refuse_kernels(const ir::Graph& graph, const std::string& file);
 
 // Whether two graphs are the same once both are simplified: with numbers for symbols some of it is constants.
 bool same_work(const ir::Graph& a, const ir::Graph& b);

@@ -9,6 +9,8 @@
 #include <iostream>
 #include <string>
 
+#include "base/printable.h"
+
 namespace systole::training {
 
 namespace {
@@ -94,7 +96,7 @@ void Progress::draw(std::int64_t samples, const Logs& logs) {
     const double left = took * static_cast<double>(steps_ - done_) / static_cast<double>(done_ - first_);
     line += fmt::format("  {}  {} left", rate_text(static_cast<double>(samples) / took), duration_text(left));
   }
-  if (!logs.empty()) line += "  " + logs.to_string();
+  if (!logs.empty()) line += "  " + printable(logs.to_string());
   out_ << "\r\x1b[2K" << cut(line, width_ - 1) << std::flush;
   on_screen_ = true;
 }
@@ -110,13 +112,13 @@ void Progress::end_epoch(const Logs& logs, std::int64_t samples) {
   const double took = seconds();
   std::string line = fmt::format("epoch {}/{}  {}", epoch_, epochs_, duration_text(took));
   if (took > 0 && samples > 0) line += fmt::format("  {}", rate_text(static_cast<double>(samples) / took));
-  out_ << line << "  " << logs.to_string() << std::endl;
+  out_ << line << "  " << printable(logs.to_string()) << std::endl;
 }
 
 void Progress::say(std::string_view line) {
   if (verbose_ == 0) return;
   clear();
-  out_ << line << std::endl;
+  out_ << printable(line) << std::endl;  // it may name a folder or a metric of a file
 }
 
 }  // namespace systole::training

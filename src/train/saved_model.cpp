@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <set>
+#include <system_error>
 
 #include "base/nearest.h"
 #include "systole/base/error.h"
@@ -204,9 +205,10 @@ std::string SavedModel::summary() const {
 }
 
 SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
-  const io::SafetensorsReader reader(file);
+  const io::SafetensorsReader reader(file, {.follow_links = options.follow_links});
   auto state = std::make_shared<SavedModel::State>();
-  state->file = file.string();
+  std::error_code code;
+  state->file = (std::filesystem::is_directory(file, code) ? file / "model.safetensors" : file).string();
   std::optional<std::string> description = reader.metadata(training::kModelKey);
   const std::optional<std::string> graph = reader.metadata(training::kGraphKey);
   if (!description || !graph)
@@ -226,10 +228,7 @@ SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
         "the digest of the weights", "another one");
   state->model = training::parse_model(*std::move(description), state->file);
   state->graph = ir::parse(*graph, fmt::format("{}: {}", state->file, training::kGraphKey));
-  if (!options.kernels && !training::kernels_in(state->graph).empty())
-    throw Error(ErrorKind::kUnsupported, state->file,
-                "the graph calls kernels whose source is in the file, and running them runs what it says; "
-                "LoadOptions::kernels accepts that, for a file that you trust");
+  if (!options.kernels) training::refuse_kernels(state->graph, state->file);
   training::check(state->model, state->graph, state->file);
   for (auto& [key, value] : reader.metadata())
     if (!training::is_own_key(key)) state->metadata.emplace(key, value);

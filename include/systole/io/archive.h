@@ -1,13 +1,16 @@
 #pragma once
 
 // Packed files: gzip and xz streams, and tar archives, packed or not. What a file is, its first bytes say.
-// Unpacking stops at a limit (kLimit), so that a small file cannot fill the memory; damage is kParse with the
-// file. A build without zlib or liblzma refuses what it cannot unpack with kUnsupported.
+// Unpacking stops (kLimit) at the limit given, at 256 MiB or 64 times the packed size, whichever of the two
+// is more, and where the content says how long it is, there: a small file cannot fill the memory. A file that
+// unpacks to more is unpacked by hand. Damage is kParse with the file. A build without zlib or liblzma
+// refuses what it cannot unpack with kUnsupported.
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,10 +22,16 @@ namespace systole::io {
 
 inline constexpr std::uint64_t kLargestUnpacked = std::uint64_t{1} << 32;
 
+// The length of a content from its first bytes; nothing while they are too few, or when they do not say. More
+// than that is kParse.
+using LengthOf = std::function<std::optional<std::uint64_t>(std::span<const std::byte> first)>;
+
 SYSTOLE_API std::vector<std::byte> read_unpacked(const std::filesystem::path& file,
-                                                 std::uint64_t largest = kLargestUnpacked);
+                                                 std::uint64_t largest = kLargestUnpacked,
+                                                 const LengthOf& length = {});
 SYSTOLE_API std::vector<std::byte> unpack(std::span<const std::byte> bytes, std::string_view file,
-                                          std::uint64_t largest = kLargestUnpacked);
+                                          std::uint64_t largest = kLargestUnpacked,
+                                          const LengthOf& length = {});
 
 struct Member {
   std::string name;  // the path in the archive

@@ -15,6 +15,11 @@
 // twice, bytes after the end. What is wrong is kParse with file and offset, kLimit (a header of more than
 // 100 MB, more than 49,152 arrays, more than 32 axes of one or 262,144 of all), or kUnsupported: a dtype that
 // Systole has not, a pickle, a zip file of PyTorch's.
+//
+// The file, index or folder that is named may itself be a link. What is then found in the folder may not
+// leave it: a link out of it is kUnsupported unless ReadOptions::follow_links is set, and so is a shard with
+// several hard links. Links of a Hugging Face cache, from snapshots/REVISION to blobs beside it, are
+// followed.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,10 +50,15 @@ enum class Digest : std::uint8_t {
   arrays,    // the metadata are right, the arrays differ
 };
 
+struct ReadOptions {
+  // Of a folder or an index: follow links that lead out of the folder, and shards with several hard links.
+  bool follow_links = false;
+};
+
 // A file, or the shards of an index, open for reading. Copies share it; threads may read at the same time.
 class SYSTOLE_API SafetensorsReader {
  public:
-  explicit SafetensorsReader(const std::filesystem::path& file);
+  explicit SafetensorsReader(const std::filesystem::path& file, const ReadOptions& options = {});
   // The same on bytes in memory, which must outlive it; `file` is only for messages.
   static SafetensorsReader of_bytes(std::span<const std::byte> bytes, std::string_view file);
 
@@ -71,8 +81,9 @@ class SYSTOLE_API SafetensorsReader {
 };
 
 // All arrays of a file, of an index of shards, or of a folder with either; for load_state_dict().
-inline std::map<std::string, Tensor> load_safetensors(const std::filesystem::path& file) {
-  const SafetensorsReader reader(file);
+inline std::map<std::string, Tensor> load_safetensors(const std::filesystem::path& file,
+                                                      const ReadOptions& options = {}) {
+  const SafetensorsReader reader(file, options);
   std::map<std::string, Tensor> all;
   for (const std::string& name : reader.names()) all.emplace(name, reader.tensor(name));
   return all;

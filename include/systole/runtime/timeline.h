@@ -23,7 +23,8 @@ namespace systole {
 
 class SYSTOLE_API Timeline {
  public:
-  // Writes to this file from now on; an earlier one is finished first. Throws kIo when it cannot be written.
+  // Writes to this file from now on; an earlier one is finished first. Throws kIo when it cannot be written,
+  // or holds anything but a timeline.
   // "%p" in the name stands for the number of the process. A child of fork() has no timeline.
   static void start(const std::string& path);
   static void stop();  // finishes the file; nothing to do when there is none

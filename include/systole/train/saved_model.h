@@ -64,6 +64,7 @@ struct LoadOptions {
   bool other_weights = false;  // accept a file whose weights are not those that were saved with the graph
   std::string device = {};     // where the weights go; empty: current_device()
   bool kernels = false;        // compile kernels whose source is in the file: only of files you trust
+  bool follow_links = false;   // of a folder: follow a link that leads out of it (io::ReadOptions)
 };
 
 // Copies share weights and programs. It is compiled once for each type of inputs and each device; threads may

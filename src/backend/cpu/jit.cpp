@@ -111,7 +111,7 @@ const Ladder& ladder() {
 }
 
 std::string asked_for(const KernelOptions& options) {
-  return !options.jit.empty() ? options.jit : env::text(kJit).value_or("");
+  return !options.jit.empty() ? options.jit : env::word(kJit).value_or("");
 }
 
 // The compilers to try, in this order; none: no kernels.
@@ -200,7 +200,7 @@ const std::vector<std::string>& instruction_sets() {
 }
 
 std::string instruction_set(const KernelOptions& options, const std::vector<std::string>& here) {
-  const std::string asked = !options.isa.empty() ? options.isa : env::text(kIsa).value_or(here[0]);
+  const std::string asked = !options.isa.empty() ? options.isa : env::word(kIsa).value_or(here[0]);
   if (std::find(here.begin(), here.end(), asked) != here.end()) return asked;
   if (asked == "avx2" || asked == "avx512")
     throw Error(ErrorKind::kUnsupported, kIsa, "this processor does not have the instruction set",

@@ -4,15 +4,14 @@
 #include <charconv>
 #include <exception>
 #include <fstream>
-#include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "backend/pjrt/child.h"
 #include "backend/pjrt/client.h"
 #include "backend/pjrt/plugin.h"
 #include "base/env.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "runtime/disk_cache.h"
 
@@ -55,24 +54,10 @@ std::string circumstances(const PluginSpec& spec) {
                      one_line("/proc/sys/kernel/random/boot_id"), plugin_variables());
 }
 
-fs::path memo_of(const std::string& text, const fs::path& cache) {
-  return cache / "pjrt" / runtime::CacheKey("probe").add(text).file_name();
-}
-
-bool is_remembered(const std::string& text, const fs::path& memo) try {
-  return !text.empty() && read_text_file(memo) == text;
-} catch (const Error&) {
-  return false;
-}
-
-void remember(const std::string& text, const fs::path& memo) {
-  try {
-    std::error_code code;
-    fs::create_directories(memo.parent_path(), code);
-    write_file(memo, std::as_bytes(std::span(text)));
-  } catch (const Error& error) {  // then the next process probes again
-    log(LogLevel::debug, error.what());
-  }
+// That a plugin started is remembered as a compiled program is, under all that its start depends on.
+runtime::DiskCache memos(const fs::path& cache) { return {cache / "pjrt", std::uint64_t{1} << 20}; }
+runtime::CacheKey memo_key(const std::string& text) {
+  return std::move(runtime::CacheKey("probe").add(text));
 }
 
 }  // namespace
@@ -81,21 +66,14 @@ ProbeOptions default_probe_options() {
   ProbeOptions options;
   options.helper = find_helper();
   options.cache = runtime::cache_folder();
-  if (const auto text = env::text("SYSTOLE_PJRT_TIMEOUT")) {
-    double seconds = 0;
-    const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), seconds);
-    if (code != std::errc() || end != text->data() + text->size() || !(seconds > 0 && seconds < 1e6))
-      throw Error(ErrorKind::kInvalidArgument, "SYSTOLE_PJRT_TIMEOUT", "not a time", "seconds above 0",
-                  *text);
-    options.limit = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-  }
+  if (const auto seconds = env::seconds("SYSTOLE_PJRT_TIMEOUT"))
+    options.limit = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
   return options;
 }
 
 void probe(const PluginSpec& spec, const ProbeOptions& options) {
   const std::string now = options.cache.empty() ? std::string() : circumstances(spec);
-  const fs::path memo = memo_of(now, options.cache);
-  if (is_remembered(now, memo)) return;
+  if (!now.empty() && memos(options.cache).find(memo_key(now)) == kSuccess) return;
   log(LogLevel::info, fmt::format("{}: trying {} in a child process", label(spec), spec.library.string()));
   ChildWork work;
   work.helper = options.helper;
@@ -105,7 +83,7 @@ void probe(const PluginSpec& spec, const ProbeOptions& options) {
   const ChildResult result = run_in_child(work, label(spec));
   if (!result.failure.empty()) fail(spec, result.failure, result.said);
   read_outcome(spec, result.answer, result.said);
-  if (!now.empty()) remember(now, memo);
+  if (!now.empty()) memos(options.cache).store(memo_key(now), kSuccess);
 }
 
 void probe_here(const PluginSpec& spec, int descriptor) {

@@ -54,7 +54,13 @@ std::int32_t rate_of(const SavedModel& model);       // 0: not known
 inline constexpr const char* kConfigKey = "config";  // in the metadata
 inline constexpr const char* kRateKey = "rate";      // of sound, samples in a second
 
+// What a command may do for a file or folder that the user trusts; the default is safe for one from anywhere.
+struct Trust {
+  bool kernels = false;       // compile and run kernels whose source is in the file
+  bool follow_links = false;  // out of a folder
+};
+
 // A saved model by the name of its file or of its run's folder.
-SavedModel load_model(const std::string& place, const std::string& device);
+SavedModel load_model(const std::string& place, const std::string& device, const Trust& trust = {});
 
 }  // namespace systole::cli

@@ -37,8 +37,10 @@ Shape output_of(const nn::AnyModule& module, const Type& input) {
 }
 
 // Values under the names that the model has, where the shapes agree.
-std::string take_weights(nn::AnyModule& module, const std::string& file) {
-  std::map<std::string, Tensor> values = io::load_safetensors(file), taken;
+std::string take_weights(nn::AnyModule& module, const Settings::Model& settings) {
+  const std::string& file = settings.weights;
+  std::map<std::string, Tensor> values = io::load_safetensors(file, {.follow_links = settings.follow_links}),
+                                taken;
   if (module.get<nn::models::Gpt2>() != nullptr && !values.contains("wte.weight"))
     values = nn::models::gpt2_state_dict(values);
   std::vector<std::string> left;
@@ -75,7 +77,7 @@ std::int64_t count(const Parameters& list) {
 }
 
 BuiltModel finished(BuiltModel model, const Settings::Model& settings) {
-  if (!settings.weights.empty()) model.weights = take_weights(model.module, settings.weights);
+  if (!settings.weights.empty()) model.weights = take_weights(model.module, settings);
   const std::int64_t all = count(parameters(model.module));
   freeze(model.module, settings.freeze);
   model.parameters = all;

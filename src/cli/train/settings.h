@@ -34,6 +34,7 @@ struct Settings {
     std::vector<std::int64_t> input;
     std::int64_t outputs = 0;
     std::string weights;
+    bool follow_links = false;  // for weights; --follow-links alone sets it, no file can
     std::vector<std::string> freeze;
     Table options;  // the model's own, which stand beside these
   } model;

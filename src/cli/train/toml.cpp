@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,68 @@ namespace systole::cli {
 #ifdef SYSTOLE_HAVE_TOML
 
 namespace {
+
+// Arrays and inline tables in one another, each with so many parts of a key with dots: some 1,000 levels in
+// all, which the parser, its destructors and table_of() go down by recursion.
+constexpr int kMaxDepth = 32;
+
+// Passes over a text in quotes, which begins `rest`; what is wrong with it is for the parser to say.
+void skip_text(std::string_view& rest) {
+  const char quote = rest[0];
+  const std::string three(3, quote);
+  const bool is_long = rest.starts_with(three);
+  rest.remove_prefix(is_long ? 3 : 1);
+  while (!rest.empty()) {
+    if (is_long ? rest.starts_with(three) : rest[0] == quote) {
+      rest.remove_prefix(is_long ? 3 : 1);
+      // Up to two more quotes belong to a long text's end.
+      for (int more = 0; is_long && more < 2 && !rest.empty() && rest[0] == quote; ++more)
+        rest.remove_prefix(1);
+      return;
+    }
+    if (!is_long && rest[0] == '\n') return;
+    const bool escapes = rest[0] == '\\' && quote == '"';
+    rest.remove_prefix(std::min<std::size_t>(escapes ? 2 : 1, rest.size()));
+  }
+}
+
+// toml++ descends by recursion, and to no limit for a key with dots: refused before it sees the text.
+void check_depth(std::string_view text, const std::string& file) {
+  int line = 1, depth = 0, dots = 0;
+  std::string_view rest = text;
+  const auto refuse = [&](const char* what) {
+    throw Error(ErrorKind::kLimit, fmt::format("{}:{}", file, line), what,
+                fmt::format("at most {} levels", kMaxDepth), "more");
+  };
+  while (!rest.empty()) {
+    const char c = rest[0];
+    if (c == '"' || c == '\'') {
+      const std::size_t before = rest.size();
+      const std::string_view from = rest;
+      skip_text(rest);
+      const std::string_view passed = from.substr(0, before - rest.size());
+      line += static_cast<int>(std::count(passed.begin(), passed.end(), '\n'));
+      continue;
+    }
+    if (c == '#') {
+      rest.remove_prefix(std::min(rest.find('\n'), rest.size()));
+      continue;
+    }
+    if (c == '.') {
+      if (++dots >= kMaxDepth) refuse("a key has too many parts");
+    } else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) {
+      dots = 0;  // the key ends here
+    }
+    if (c == '[' || c == '{') {
+      if (++depth > kMaxDepth) refuse("arrays and tables stand too deep in one another");
+    } else if (c == ']' || c == '}') {
+      depth = std::max(depth - 1, 0);
+    } else if (c == '\n') {
+      ++line;
+    }
+    rest.remove_prefix(1);
+  }
+}
 
 Value value_of(const toml::node& node, const std::string& file);
 
@@ -55,8 +118,8 @@ Value value_of(const toml::node& node, const std::string& file) {
 
 }  // namespace
 
-Table read_toml(const std::string& file) {
-  const std::string text = read_text(file), shown = file == "-" ? "<stdin>" : file;
+Table parse_toml(std::string_view text, const std::string& shown) {
+  check_depth(text, shown);
   try {
     return table_of(toml::parse(text, shown), shown);
   } catch (const toml::parse_error& error) {
@@ -66,11 +129,17 @@ Table read_toml(const std::string& file) {
   }
 }
 
+Table read_toml(const std::string& file) {
+  return parse_toml(read_text(file), file == "-" ? "<stdin>" : file);
+}
+
 bool reads_toml() { return true; }
 
 #else
 
 bool reads_toml() { return false; }
+
+Table parse_toml(std::string_view, const std::string& file) { return read_toml(file); }
 
 Table read_toml(const std::string& file) {
   throw Error(ErrorKind::kUnsupported, file, "this build reads no TOML files: toml++ was not there",

@@ -218,6 +218,9 @@ const Value* find(const Table& table, std::string_view key) {
 }
 
 void set_path(Table& table, std::string_view path, Value value) {
+  if (constexpr int kMostParts = 32; std::count(path.begin(), path.end(), '.') >= kMostParts)
+    throw Error(ErrorKind::kLimit, value.where, "a key has too many parts",
+                fmt::format("at most {}", kMostParts));
   const std::size_t dot = path.find('.');
   const std::string_view key = path.substr(0, dot);
   if (key.empty())

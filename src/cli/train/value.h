@@ -57,7 +57,10 @@ Error unknown_name(std::string where, std::string_view message, std::string_view
                    std::span<const std::string_view> known);
 
 bool reads_toml();  // whether this build does
-// All of a TOML file. Throws kParse with file and line, kUnsupported in a build without toml++.
+// All of a TOML file. Throws kParse with file and line, kLimit for what stands too deep, kUnsupported in a
+// build without toml++.
 Table read_toml(const std::string& file);
+Table parse_toml(std::string_view text,
+                 const std::string& file);  // the same of a text; `file` is for messages
 
 }  // namespace systole::cli

@@ -254,6 +254,22 @@ TEST_F(SavedModelTest, ModelsOfSequencesTakeAnyBatchAndLength) {
   check([&](const Tensor& x) { return language.forward(x); }, language);
 }
 
+// Tensors that the function makes anew in each call.
+struct Normalizing {
+  Tensor forward(const Tensor& x) const {
+    const Tensor means(Literal::of<float>({2}, {0.5, -1}));
+    return (x - means) / tensor({0.25, 2.0}) + arange(2) + ones({2});
+  }
+};
+
+TEST_F(SavedModelTest, AModelThatMakesTensorsTakesAnyBatch) {
+  save(file(), Normalizing{}, {Shape{4, 2}});
+  expect_same(load(file()), [](const Tensor& x) { return Normalizing{}.forward(x); },
+              {waves({4, 2}), waves({1, 2}), waves({9, 2})});
+  save(file(), Normalizing{}, {Shape{Dim::symbol("B"), 2}});
+  expect_same(load(file()), [](const Tensor& x) { return Normalizing{}.forward(x); }, {waves({3, 2})});
+}
+
 // Tables of positions, which are constants of one length otherwise.
 struct Positioned {
   nn::SinusoidalPositions positions{7};

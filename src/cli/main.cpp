@@ -20,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/env.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/parallel.h"

@@ -254,6 +254,44 @@ TEST_F(SavedModelTest, ModelsOfSequencesTakeAnyBatchAndLength) {
   check([&](const Tensor& x) { return language.forward(x); }, language);
 }
 
+// Tensors that the function makes anew in each call.
+struct Normalizing {
+  Tensor forward(const Tensor& x) const {
+    const Tensor means(Literal::of<float>({2}, {0.5, -1}));
+    return (x - means) / tensor({0.25, 2.0}) + arange(2) + ones({2});
+  }
+};
+
+TEST_F(SavedModelTest, AModelThatMakesTensorsTakesAnyBatch) {
+  save(file(), Normalizing{}, {Shape{4, 2}});
+  expect_same(load(file()), [](const Tensor& x) { return Normalizing{}.forward(x); },
+              {waves({4, 2}), waves({1, 2}), waves({9, 2})});
+  save(file(), Normalizing{}, {Shape{Dim::symbol("B"), 2}});
+  expect_same(load(file()), [](const Tensor& x) { return Normalizing{}.forward(x); }, {waves({3, 2})});
+}
+
+// Tables of positions, which are constants of one length otherwise.
+struct Positioned {
+  nn::SinusoidalPositions positions{7};
+  nn::LearnedPositions learned{20, 7};
+  Tensor forward(const Tensor& x) const {  // [b, t, 7]
+    const Tensor y = learned(positions(x));
+    return nn::rotary(y[{systole::all, newaxis, systole::all, slice(0, 6)}], {.first = 2}) +
+           nn::rotary(y[{systole::all, newaxis, systole::all, slice(1, 7)}], {.interleaved = true});
+  }
+};
+
+TEST_F(SavedModelTest, PositionsTakeAnyLength) {
+  Positioned net;
+  nn::eval(net);
+  save(file(), net, {Shape{Dim::symbol("B"), Dim::symbol("T"), 7}});
+  const SavedModel m = load(file());
+  for (const std::int64_t length : {1, 6, 19}) {
+    const Tensor x = waves({2, length, 7});
+    EXPECT_TRUE(allclose(m(x), net.forward(x), 1e-6, 1e-6)) << m(x) << "\n" << net.forward(x);
+  }
+}
+
 // Steps counted from the end, and numbers in the graph that are products of the sizes.
 struct Sequence {
   nn::Linear fc{4, 4};

@@ -119,12 +119,15 @@ TEST_F(TrainerTest, ValidationSplitKeepsTheEnd) {
 TEST_F(TrainerTest, DataThatRunsOutIsReported) {
   Net net = seeded_net();
   Trainer trainer(net, optim::SGD(net));
-  std::ostringstream out;
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view message) { warnings.emplace_back(message); }, LogLevel::warn);
   const training::FitResult result =
-      trainer.fit(source, {.epochs = 1, .batch = 10, .steps_per_epoch = 9, .verbose = 2, .out = &out});
+      trainer.fit(source, {.epochs = 1, .batch = 10, .steps_per_epoch = 9, .verbose = 0});
+  set_log_sink({});
   EXPECT_TRUE(result.ran_out);
-  EXPECT_NE(out.str().find("it has 5 steps of 10 samples, steps_per_epoch is 9"), std::string::npos)
-      << out.str();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("it has 5 steps of 10 samples, steps_per_epoch is 9"), std::string::npos)
+      << warnings[0];
   // Endless data has as many as are asked for.
   const training::FitResult endless =
       trainer.fit(source.repeat(), {.epochs = 1, .batch = 10, .steps_per_epoch = 9, .verbose = 0});

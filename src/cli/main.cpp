@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/env.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/printable.h"

@@ -11,6 +11,8 @@
 #include "systole/nn/init.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
+#include "tensor/any_size.h"
+#include "tensor/functions.h"
 #include "tensor/record.h"
 
 namespace systole::nn {
@@ -30,6 +32,13 @@ std::vector<double> angles(std::int64_t first, std::int64_t places, std::int64_t
   return out;
 }
 
+// The same by the program, for any number of places.
+Tensor recorded_angles(std::int64_t first, std::int64_t places, std::int64_t width, double base) {
+  const std::vector<double> frequencies = angles(1, 1, width, base);
+  const Tensor place = recording::iota({DType::f64, {places}}, 0) + static_cast<double>(first);
+  return unsqueeze(place, 1) * recording::constant(Literal::of<double>({frequencies.size()}, frequencies));
+}
+
 Tensor constant_of(Shape shape, const std::vector<double>& values, DType dtype) {
   return recording::as_dtype(recording::constant(Literal::of<double>(std::move(shape), values)), dtype);
 }
@@ -47,6 +56,11 @@ Tensor sinusoidal_positions(std::int64_t length, std::int64_t width, DType dtype
   if (length < 0 || width < 1)
     throw Error(ErrorKind::kInvalidArgument, "sinusoidal_positions", "the sizes",
                 "0 or more rows of 1 or more", fmt::format("{} of {}", length, width));
+  if (recording::AnySizeScope::is_on()) {
+    const Tensor turn = recorded_angles(0, length, width, 10000);
+    const Tensor both = stack({sin(turn), cos(turn)}, -1).reshape({length, 2 * turn.shape()[1]});
+    return recording::as_dtype(both[{all, slice(0, width)}], dtype);
+  }
   const std::vector<double> turns = angles(0, length, width, 10000);
   const auto pairs = static_cast<std::size_t>((width + 1) / 2), columns = static_cast<std::size_t>(width);
   std::vector<double> table(static_cast<std::size_t>(length) * columns);
@@ -85,11 +99,18 @@ Tensor rotary(const Tensor& x, const RotaryOptions& options) {
                 x.type().to_string());
   const Tensor in = recording::as_float(x);
   const std::int64_t length = x.size(2), depth = x.size(3), pairs = depth / 2;
-  std::vector<double> cosines = angles(options.first, length, depth, options.base), sines = cosines;
-  for (double& angle : cosines) angle = std::cos(angle);
-  for (double& angle : sines) angle = std::sin(angle);
-  const Tensor cosine = constant_of({length, pairs}, cosines, in.dtype());
-  const Tensor sine = constant_of({length, pairs}, sines, in.dtype());
+  Tensor cosine, sine;
+  if (recording::AnySizeScope::is_on()) {
+    const Tensor turn = recorded_angles(options.first, length, depth, options.base);
+    cosine = recording::as_dtype(cos(turn), in.dtype());
+    sine = recording::as_dtype(sin(turn), in.dtype());
+  } else {
+    std::vector<double> cosines = angles(options.first, length, depth, options.base), sines = cosines;
+    for (double& angle : cosines) angle = std::cos(angle);
+    for (double& angle : sines) angle = std::sin(angle);
+    cosine = constant_of({length, pairs}, cosines, in.dtype());
+    sine = constant_of({length, pairs}, sines, in.dtype());
+  }
   if (!options.interleaved) {
     const Tensor a = in[{ellipsis, slice(0, pairs)}], b = in[{ellipsis, slice(pairs, depth)}];
     return concat({a * cosine - b * sine, b * cosine + a * sine}, -1);

@@ -102,7 +102,7 @@ void check_onednn(Report& report) try {
   else
     report.missing(
         fmt::format("oneDNN, without it products and convolutions on cpu run by slower kernels: {}", absence),
-        cpu::kOneDnnRepair);
+        cpu::onednn_repair());
 } catch (const Error& error) {  // of the variable
   report.fail(error.what(), "correct the variable, or unset it");
 }

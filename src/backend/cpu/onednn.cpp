@@ -13,6 +13,7 @@
 #include "backend/patterns/layers.h"
 #include "backend/patterns/on_result.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "systole/base/error.h"
 
 namespace systole::cpu {
@@ -66,15 +67,18 @@ void warn_once(const lower::Region& region) {
       fmt::format(
           "cpu: large products and convolutions run on generated kernels, which are several times slower "
           "than oneDNN: {}. {}",
-          dnnl::absence(), kOneDnnRepair));
+          dnnl::absence(), onednn_repair()));
 }
 
 }  // namespace
 
-const char* const kOneDnnRepair =
-    "Run scripts/setup and install Systole again, or set SYSTOLE_ONEDNN to the path of a libdnnl.so.3 "
-    "(oneDNN 3 "
-    "for the processor, with OpenMP); SYSTOLE_ONEDNN=0 says that none is wanted";
+std::string onednn_repair() {
+  if (!lend_pool(1))
+    return "Build Systole with a compiler that has OpenMP; SYSTOLE_ONEDNN=0 says that none is wanted";
+  return "Run scripts/setup and install Systole again, or set SYSTOLE_ONEDNN to the path of a libdnnl.so.3 "
+         "(oneDNN 3 "
+         "for the processor, with OpenMP); SYSTOLE_ONEDNN=0 says that none is wanted";
+}
 
 std::string onednn_absence() { return dnnl::absence(); }
 

@@ -19,8 +19,8 @@ namespace systole::cpu {
 
 // Empty: it is here and wanted. kInvalidArgument when SYSTOLE_ONEDNN names a library that cannot be used.
 std::string onednn_absence();
-std::string onednn_name();               // of the one that is here: "oneDNN 3.2.0 (/path/libdnnl.so.3)"
-extern const char* const kOneDnnRepair;  // what to do when it is absent
+std::string onednn_name();    // of the one that is here: "oneDNN 3.2.0 (/path/libdnnl.so.3)"
+std::string onednn_repair();  // what to do when it is absent
 
 // The region's anchor is a dot_general, a convolution or a layer (patterns/layers.h). One claim, or the
 // reason for none; neither where nobody wants oneDNN. The first that is large and has to do without oneDNN

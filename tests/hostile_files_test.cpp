@@ -214,7 +214,7 @@ TEST_F(HostileFiles, CheckpointsAndTheirMetadata) {
         write("c.safetensors", text);
         (void)training::load_checkpoint(file);
       },
-      1500);
+      300);
   // Under a digest that is right: the metadata themselves lie.
   expect_typed(
       {"12", "0"}, kWords,
@@ -235,8 +235,7 @@ TEST_F(HostileFiles, Tokenizers) {
   fs::remove(folder_ / "vocab.bpe");
   constexpr std::string_view kWords[] = {"\"Ġ\":", "Ġ h", "\n",      "{",       "}",
                                          ":",      ",",   "\"a\":0", "\\u0100", "#version"};
-  expect_typed(
-      {seed}, kWords, [&](const std::string& text) { hostile::read_tokenizer(text, folder_); }, 1500);
+  expect_typed({seed}, kWords, [&](const std::string& text) { hostile::read_tokenizer(text, folder_); }, 300);
 }
 
 #ifdef SYSTOLE_COMMAND

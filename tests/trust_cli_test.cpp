@@ -151,7 +151,7 @@ TEST_F(TrustCli, NamesFromFilesAreWrittenOutInResultsAndErrors) {
   expect_tame(error);
   EXPECT_NE(error.err.find("bad\\x1b[2J\\u202e.safetensors"), std::string::npos) << error.err;
 
-  io::save_npz(folder_ / "wild.npz", std::vector<io::NamedArray>{{"a\x1b[31m\u202e", Literal::scalar(1.0f)}});
+  io::save_npz(folder_ / "wild.npz", std::vector<io::NamedArray>{{"a\u202e", Literal::scalar(1.0f)}});
   const Outcome unknown = run("data info npz:wild.npz");
   expect_tame(unknown);
 }
@@ -231,7 +231,8 @@ TEST_F(TrustCli, AVariableWithAWrongValueIsOneLineAndNoAbort) {
 // Text that another program reads is as it is when it does not go to a terminal.
 TEST_F(TrustCli, AGraphThatIsPrintedIsNotChanged) {
   const std::string text =
-      "systole.ir 1\n\n// \u202e a comment\ngraph @m(%x: f32[2]) {\n  %y = neg(%x)\n  return y: %y\n}\n";
+      "systole.ir 1\n\n// \u202e a comment\ngraph @m(%x: f32[2]) {\n  %y = neg(%x) : f32[2]\n  return y: "
+      "%y\n}\n";
   write("m.sir", text);
   EXPECT_EQ(run("fmt m.sir").out, text);
 }

@@ -24,6 +24,9 @@ namespace {
 
 using ir::Op;
 
+constexpr std::size_t kMostFollowers = 16;   // of an anchor that are offered with it
+constexpr std::size_t kMostNeighbours = 64;  // readers of an array that are compared with it or each other
+
 enum class Level { flat, full, row };  // a flat value has one element per point of a map
 
 class Fuser {
@@ -185,7 +188,7 @@ class Fuser {
           if (link.reads == Link::Reads::same) readers[link.source].push_back(i);
     for (const auto& [source, nodes] : readers)
       for (std::size_t j = 0; j < nodes.size(); ++j)
-        for (std::size_t k = j + 1; k < nodes.size(); ++k) {
+        for (std::size_t k = j + 1; k < std::min(nodes.size(), j + kMostNeighbours); ++k) {
           const std::int32_t a = groups_.of(nodes[j]), b = groups_.of(nodes[k]);
           if (a == b || groups_[a].domain != groups_[b].domain || !too_large(a, b).empty()) continue;
           if (groups_.depends(a, b) || groups_.depends(b, a)) continue;
@@ -268,8 +271,12 @@ class Fuser {
     Part& part = groups_[g];
     if (part.nodes.empty() || part.anchor < 0 || part.kind == GroupKind::control) return;
     std::vector<std::int32_t> followers;
-    for (const std::int32_t next : groups_.next(g))
+    // Each costs an offer, and those after the first few are rarely better.
+    std::size_t tried = 0;
+    for (const std::int32_t next : groups_.next(g)) {
+      if (followers.size() == kMostFollowers || ++tried > kMostNeighbours) break;
       if (follows_at_the_point(g, next)) followers.push_back(next);
+    }
     for (const std::int32_t next : followers) {
       std::vector<std::int32_t> nodes;
       std::merge(part.nodes.begin(), part.nodes.end(), groups_[next].nodes.begin(), groups_[next].nodes.end(),
@@ -386,7 +393,9 @@ class Fuser {
     offered.inlined = inlined_by(nodes);
     offered.nodes = std::move(nodes);
     offered.anchor = part.anchor;
-    std::vector<Claim> claims = target_.offers(region_of(graph_, offered, read_outside(offered)).region);
+    const std::set<std::int32_t> wanted = read_outside(offered);
+    const GroupRegion region = region_of(graph_, offered, [&](std::int32_t i) { return wanted.contains(i); });
+    std::vector<Claim> claims = target_.offers(region.region);
     std::stable_sort(claims.begin(), claims.end(),
                      [](const Claim& a, const Claim& b) { return a.rank < b.rank; });
     for (Claim& each : claims) {
@@ -403,17 +412,16 @@ class Fuser {
   }
 
   // Of the group's nodes those that others read or that leave the graph.
-  std::vector<bool> read_outside(const Group& group) const {
-    std::vector<bool> wanted(at(graph_.size()), false);
-    std::set<std::int32_t> readers;
+  std::set<std::int32_t> read_outside(const Group& group) const {
+    std::set<std::int32_t> wanted, readers;
     for (const std::int32_t i : group.nodes) {
-      wanted[at(i)] = groups_.is_output(i);
+      if (groups_.is_output(i)) wanted.insert(i);
       const std::set<std::int32_t>& all = groups_[groups_.of(i)].readers;
       readers.insert(all.begin(), all.end());
     }
     for (const std::int32_t reader : readers)
       if (!std::binary_search(group.nodes.begin(), group.nodes.end(), reader))
-        for (const Link& link : groups_.sources(reader)) wanted[at(link.source)] = true;
+        for (const Link& link : groups_.sources(reader)) wanted.insert(link.source);
     return wanted;
   }
 

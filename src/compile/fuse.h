@@ -10,6 +10,7 @@
 // kind wants them.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,6 +60,7 @@ struct GroupRegion {
   Region region;
   std::vector<ir::ValueId> inputs, outputs;  // in the whole graph
 };
-GroupRegion region_of(const ir::Graph& graph, const Group& group, const std::vector<bool>& wanted);
+GroupRegion region_of(const ir::Graph& graph, const Group& group,
+                      const std::function<bool(std::int32_t)>& is_wanted);
 
 }  // namespace systole::lower

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compile/narrow.h"
 #include "compile/strided.h"
 
 namespace systole::lower {
@@ -81,6 +82,11 @@ class Finder {
 
   // Movement of movement is written out once per way it is read: what would get too long is stored.
   void keep_short(std::int32_t i) {
+    // A full concat may be one of many that another one joins.
+    if (graph_.node(i).op == Op::concat && graph_.node(i).operands.size() >= kMostJoined) {
+      role(i) = Role::member;
+      return;
+    }
     int length = 1;
     for (const ir::ValueId v : graph_.node(i).operands)
       if (role(v.node) == Role::inlined) length += lengths_[at(v.node)];

@@ -12,15 +12,12 @@
 #include <fmt/format.h>
 
 #include "base/checked.h"
-#include "base/log.h"
 #include "compile/in_place.h"
+#include "compile/narrow.h"
 #include "compile/program.h"
 #include "compile/recompute.h"
 #include "compile/verifying.h"
-#include "compile/widen.h"
-#include "ir/composite_check.h"
 #include "systole/base/error.h"
-#include "systole/compile/passes.h"
 #include "systole/ir/composite.h"
 #include "systole/ir/rewriter.h"
 
@@ -128,10 +125,9 @@ class Lowering {
 
   void lower(const Group& group, const std::vector<bool>& wanted) {
     if (is_view(group)) return;
-    std::vector<bool> stored = wanted;
-    if (const std::optional<std::int32_t> between = kept_between_passes(group, wanted))
-      stored[static_cast<std::size_t>(*between)] = true;
-    GroupRegion region = region_of(graph_, group, stored);
+    const std::optional<std::int32_t> between = kept_between_passes(group, wanted);
+    GroupRegion region = region_of(
+        graph_, group, [&](std::int32_t i) { return wanted[static_cast<std::size_t>(i)] || between == i; });
     Step step;
     step.group = group.kind;
     step.domain = group.domain;
@@ -426,50 +422,10 @@ void find_overwritten(Program& program) {
     }
 }
 
-bool has_look_alike(const ir::Graph& graph, std::set<const ir::Graph*>& seen) {
-  if (!seen.insert(&graph).second) return false;
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const ir::Node& node) {
-    if (node.op == Op::composite && ir::definition_of(node) != nullptr) return false;
-    return node.op == Op::composite || std::any_of(node.graphs.begin(), node.graphs.end(), [&](const auto& g) {
-             return has_look_alike(*g, seen);
-           });
-  });
-}
-
-// Only what fits a registered definition stays whole: targets find composites by name, their own among them,
-// and read operands by position.
-ir::Graph without_look_alikes(const ir::Graph& graph) {
-  std::set<const ir::Graph*> seen;
-  if (!has_look_alike(graph, seen)) return graph;
-  return passes::inline_composites_except(
-      graph, [](const ir::Node& node) { return ir::definition_of(node) != nullptr; });
-}
-
 }  // namespace
 
-ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) {
-  std::set<std::string> told;
-  const auto is_claimed = [&](const ir::Node& node) {
-    Region region;
-    ir::Values operands;
-    for (std::size_t i = 0; i < node.operands.size(); ++i)
-      operands.push_back(region.graph.input(fmt::format("i{}", i), node.graphs[0]->input_type(i)));
-    const ir::Values results = ir::copy_node(region.graph, node, operands, node.graphs);
-    for (const ir::Value& result : results) region.graph.output(result);
-    region.anchor = results[0].id().node;
-    const std::vector<Claim> claims = target.offers(region);
-    // Its formula tells nothing of it any more, so this is where to say why.
-    for (const Claim& claim : claims)
-      if (!claim && log_enabled(LogLevel::info) && told.insert(claim.reason).second)
-        log(LogLevel::info, fmt::format("{}: {}", target.name(), claim.reason));
-    return std::any_of(claims.begin(), claims.end(), [](const Claim& claim) { return bool(claim); });
-  };
-  ir::Graph made =
-      widened(passes::inline_composites_except(target.restated(without_look_alikes(graph)), is_claimed));
-  return optimize ? target.adapted(passes::run_passes(std::move(made), passes::kernel_passes())) : made;
-}
-
-Program make_program(const ir::Graph& graph, const Target& target) {
+Program make_program(const ir::Graph& whole, const Target& target) {
+  const ir::Graph graph = with_narrow_nodes(whole);
   Fusion fusion = fuse(graph, target);
   const std::optional<ir::Graph> thrifty = recomputed(graph, fusion, target);
   Program program = thrifty ? Lowering(*thrifty, target).run(fuse(*thrifty, target))

@@ -12,7 +12,8 @@
 
 namespace systole::lower {
 
-GroupRegion region_of(const ir::Graph& graph, const Group& group, const std::vector<bool>& wanted) {
+GroupRegion region_of(const ir::Graph& graph, const Group& group,
+                      const std::function<bool(std::int32_t)>& is_wanted) {
   GroupRegion out;
   ir::Graph& region = out.region.graph;
   std::map<std::pair<std::int32_t, std::int32_t>, ir::Value> known;
@@ -34,13 +35,13 @@ GroupRegion region_of(const ir::Graph& graph, const Group& group, const std::vec
     for (std::size_t r = 0; r < results.size(); ++r) known[{i, static_cast<std::int32_t>(r)}] = results[r];
     if (i == group.anchor) out.region.anchor = results[0].id().node;
   }
-  for (const std::int32_t i : group.nodes)
-    for (std::int32_t r = 0;
-         wanted[static_cast<std::size_t>(i)] && r < static_cast<std::int32_t>(graph.node(i).types.size());
-         ++r) {
+  for (const std::int32_t i : group.nodes) {
+    if (!is_wanted(i)) continue;
+    for (std::int32_t r = 0; r < static_cast<std::int32_t>(graph.node(i).types.size()); ++r) {
       region.output(known.at({i, r}));
       out.outputs.push_back({i, r});
     }
+  }
   return out;
 }
 

@@ -319,11 +319,11 @@ TEST_F(TrainCli, NumbersAreLearnedFromATableWithItsMeansKeptInTheModel) {
   ASSERT_EQ(said.code, 0) << said.err;
   EXPECT_NEAR(std::stod(said.out.substr(said.out.find("  "))), 0.03 * 1080 - 50 * 0.1 + 1, 1.5) << said.out;
   write("new.csv", "b,sign,a\n0.1,times,1080\n0.1,plus,1080\n");
-  expect_failure(run("predict run new.csv"), "sign was never \"times\"");
+  expect_failure(run("predict run new.csv"), "sign was never \"times\" in training");
 }
 
 TEST_F(TrainCli, WordsOfATableHaveTheNumbersOfTheTrainingEverywhere) {
-  // 7 is one kind, 8 and red the other: categories 0, 1 and 2.
+  // 7 is one kind, 8 and red the other: a number of x for each.
   std::string table = "a,word,kind\n", test = "a,word,kind\n";
   for (int i = 0; i < 90; ++i)
     table += std::to_string(i % 5) + (i % 3 == 0 ? ",7,low\n" : i % 3 == 1 ? ",8,high\n" : ",red,high\n");
@@ -345,6 +345,67 @@ TEST_F(TrainCli, WordsOfATableHaveTheNumbersOfTheTrainingEverywhere) {
   const Outcome missing = run("predict run new.csv");
   expect_failure(missing, "new.csv: there is no column 'word'");
   EXPECT_NE(missing.err.find("size, a"), std::string::npos) << missing.err;
+}
+
+TEST_F(TrainCli, StandardTargetsAreRestoredInTheModel) {
+  // y = 20000·a + 1000000: far from 0 for a model that begins there.
+  std::string table = "a,y\n";
+  for (int i = 0; i < 120; ++i)
+    table += std::to_string(i % 12) + ".5," + std::to_string(1000000 + 20000 * (i % 12) + 10000) + "\n";
+  write("table.csv", table);
+  const std::string line =
+      "train --data 'csv:table.csv?regression' --set 'model.layers=[dense 1]' --set train.epochs=150 --set "
+      "train.lr=0.05 --set train.verbose=0 --set train.plots=false ";
+  const Outcome outcome = run(line + "--set data.targets=standard --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_LT(metric_in(outcome, "mae"), 5000) << outcome.out;
+  std::smatch loss;
+  const std::string last = outcome.last_line();
+  ASSERT_TRUE(std::regex_search(last, loss, std::regex("loss ([0-9.]+)"))) << last;
+  EXPECT_LT(std::stod(loss[1]), 0.01) << last;  // of the standardised numbers, whose variance is 1
+  EXPECT_EQ(run("evaluate run").last_line(), last);
+  write("new.csv", "a\n2.5\n");
+  const Outcome said = run("predict run new.csv");
+  EXPECT_NEAR(std::stod(said.out.substr(said.out.find("  "))), 1050000, 10000) << said.out << said.err;
+  EXPECT_GT(metric_in(run(line + "--out plain"), "mae"), 100000);
+  expect_failure(run("train --model mlp --data 'digits?train=20&test=10' --set data.targets=standard"),
+                 "data.targets: the targets are classes");
+}
+
+TEST_F(TrainCli, MetricsAndLossesOfAnotherTaskAreRefused) {
+  std::string table = "a,y\n";
+  for (int i = 0; i < 40; ++i) table += std::to_string(i % 5) + ".5," + std::to_string(i % 7) + ".25\n";
+  write("table.csv", table);
+  const std::string numbers = "train --model mlp --data 'csv:table.csv?regression' --out run ";
+  for (const char* metric : {"accuracy", "top5", "f1_macro", "auc", "log_loss"})
+    expect_failure(run(numbers + "--set train.metrics=" + metric), "it is of classes");
+  expect_failure(run(numbers + "--set train.loss=cross_entropy"), "it is of classes");
+  const std::string digits = "train --model mlp --data 'digits?train=20&test=10' --set train.epochs=0 --out ";
+  expect_failure(run(digits + "run --set train.metrics=[mae]"), "it is of numbers");
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+  ASSERT_EQ(run(digits + "digits").code, 0);
+  expect_failure(run("evaluate digits --metric r2"), "it is of numbers");
+}
+
+TEST_F(TrainCli, DataInfoListsTheColumnsOfATable) {
+  std::string table = "ID,city,size,y\n";
+  for (int i = 0; i < 40; ++i)
+    table += std::to_string(i) + (i % 2 == 0 ? ",rome," : ",oslo,") + (i == 3 ? "" : "2.5") + ",no\n";
+  write("table.csv", table);
+  const Outcome good = run("data info csv:table.csv");
+  ASSERT_EQ(good.code, 0) << good.err;
+  for (const char* line :
+       {"column  type          missing  use\n",
+        "ID      whole number  0        feature; looks like an identifier (by its name)\n",
+        "city    text          0        feature, one-hot of 2 values\n",
+        "size    number        1        feature\n", "y       text          0        label\n"})
+    EXPECT_NE(good.out.find(line), std::string::npos) << good.out;
+  // The columns are listed of a table that is refused, too.
+  const Outcome refused = run("data info 'csv:table.csv?one_hot=1'");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.out.find("city    text          0        refused: 2 values"), std::string::npos)
+      << refused.out;
+  EXPECT_NE(refused.err.find("drop=city"), std::string::npos) << refused.err;
 }
 
 TEST_F(TrainCli, ATestFolderWithoutAClassKeepsTheNumbersOfTheOthers) {

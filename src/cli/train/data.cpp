@@ -94,10 +94,10 @@ void make_spectra(data::TrainTest& both, std::int32_t rate, std::int64_t mels) {
   }
 }
 
-data::Opened opened(const std::string& spec, const Settings::Data& settings) {
+data::Opened opened(const std::string& spec, const Settings::Data& settings, const Features* like = nullptr) {
   if (settings.mels > 0 && source_kind(spec) != "audio")
     throw Error(ErrorKind::kInvalidArgument, "data.mels", "the data is no sound", "audio:PLACE", spec);
-  data::Opened all = data::open_all(spec);
+  data::Opened all = data::open_all(spec, like);
   if (settings.mels > 0) make_spectra(all.both, all.rate, settings.mels);
   for (data::Source* part : {&all.both.train, &all.both.test})
     if (!part->empty()) *part = with_rows(*part);
@@ -142,14 +142,29 @@ std::int64_t channels_of(const Shape& sample) {
   return sample.rank() == 2 ? 1 : sample[static_cast<std::size_t>(sample.rank() - 1)].value();
 }
 
-// A number of the model that is not trained.
-Variable fixed(std::string name, const std::vector<double>& values) {
+Tensor row_of(const std::vector<double>& values) {
+  const std::vector<float> floats(values.begin(), values.end());
+  return Tensor(Literal::of<float>({std::ssize(floats)}, floats));
+}
+
+// Of the targets of the training data.
+TargetScale target_scale(const data::Source& train) {
+  const data::Normalize fitted =
+      data::fitted_normalize(train.map([](data::Sample sample) { return data::Sample{sample.back()}; }));
+  return {fitted.mean, fitted.stddev};
+}
+
+}  // namespace
+
+Tensor TargetScale::scaled(const Tensor& values) const {
+  return empty() ? values : (values - row_of(mean)) / row_of(deviation);
+}
+
+Variable fixed_number(std::string name, const std::vector<double>& values) {
   const std::vector<float> floats(values.begin(), values.end());
   return Variable(Tensor(Literal::of<float>({static_cast<std::int64_t>(floats.size())}, floats)),
                   std::move(name), false);
 }
-
-}  // namespace
 
 std::string source_kind(std::string_view spec) {
   return std::string(spec.substr(0, spec.find_first_of(":?")));
@@ -160,12 +175,12 @@ TrainingData open_data(const Settings& settings) {
   if (chosen.source.empty())
     throw Error(ErrorKind::kInvalidArgument, "data.source", "nothing to learn from",
                 "--data SOURCE, such as digits or mnist:DIR");
-  const auto [both, rate] = opened(chosen.source, chosen);
+  const auto [both, rate, features] = opened(chosen.source, chosen);
   TrainingData data;
   data.kind = source_kind(chosen.source);
   data.train = both.train;
   data.rate = rate;
-  data.features = csv_features(chosen.source);
+  data.features = features;
   const std::int64_t seed = settings.train.seed;
 
   const data::Info info = data.train.info();
@@ -204,6 +219,12 @@ TrainingData open_data(const Settings& settings) {
   data.has_test = !data.test.empty();
   if (!data.has_test) data.test = data.validation;
 
+  if (chosen.targets == "standard") {
+    if (data.task != Task::numbers)
+      throw Error(ErrorKind::kInvalidArgument, "data.targets", "the targets are classes",
+                  "none; standard is for numbers to learn, such as csv:FILE?regression");
+    data.targets = target_scale(data.train);
+  }
   if (data.task == Task::numbers) {
     data.outputs = target.type.shape.count();
   } else if (!data.classes.empty()) {
@@ -218,12 +239,9 @@ TrainingData open_data(const Settings& settings) {
 data::Source open_test_data(const std::string& spec, const Settings& settings,
                             const std::vector<std::string>& classes, const Features& features,
                             std::int32_t rate) {
-  const auto [both, given_rate] = opened(spec, settings.data);
+  const auto [both, given_rate, unused] = opened(spec, settings.data, features.empty() ? nullptr : &features);
   require_rate(spec, rate, given_rate);
-  data::Source test = both.test.empty() ? both.train : both.test;
-  if (!features.empty() && spec.starts_with("csv:") && test.info().fields.size() == 2)
-    test = data::arrays(std::vector{read_features(place_of(spec), features), test.columns().back()})
-               .named(test.info().name, {}, test.info().fields.back().classes);
+  const data::Source test = both.test.empty() ? both.train : both.test;
   const data::Info info = test.info();
   if (test.empty() || info.fields.size() < 2)
     throw Error(ErrorKind::kInvalidArgument, spec, "samples without a target", "data with labels",
@@ -268,8 +286,8 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
   }
   Variable mean, deviation;
   if (!means.empty()) {
-    mean = fixed("input.mean", means);
-    deviation = fixed("input.deviation", deviations);
+    mean = fixed_number("input.mean", means);
+    deviation = fixed_number("input.deviation", deviations);
   }
   Shape shape{-1};
   for (const Dim& d : wanted) shape.push_back(d);

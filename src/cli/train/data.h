@@ -14,6 +14,7 @@
 #include "systole/base/shape.h"
 #include "systole/data.h"
 #include "systole/tensor/tensor.h"
+#include "systole/tensor/variable.h"
 
 namespace systole::cli {
 
@@ -22,6 +23,14 @@ enum class Task {
   classes,  // a whole number
   words,    // a whole number for each place of a sequence
   numbers,  // floating-point
+};
+
+// Numbers to learn at mean 0 and deviation 1, for each value of a sample: what the loss compares.
+struct TargetScale {
+  std::vector<double> mean, deviation;  // empty: the numbers as they are
+
+  bool empty() const { return mean.empty(); }
+  Tensor scaled(const Tensor& values) const;  // (values - mean) / deviation
 };
 
 struct TrainingData {
@@ -33,6 +42,7 @@ struct TrainingData {
   std::vector<std::string> classes;  // their names, or the words
   std::int64_t outputs = 0;          // numbers that a model gives: for each class, word or value
   Features features;                 // the columns of a table
+  TargetScale targets;               // with data.targets = "standard"
   std::int32_t rate = 0;             // of sound, samples in a second
 };
 
@@ -54,6 +64,9 @@ using Prepare = std::function<Tensor(const Tensor&)>;
 // From a batch of the data to what the model takes: numbers in range, samples in the shape `wanted`.
 // Statistics are of the training data.
 Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, const Shape& wanted);
+
+// Numbers of the model that are not trained.
+Variable fixed_number(std::string name, const std::vector<double>& values);
 
 // Sound of exactly so many samples as a log mel spectrum, f32[frames,mels].
 Literal spectrum(const Literal& sound, double rate, std::int64_t samples, std::int64_t mels);

@@ -17,10 +17,12 @@
 namespace systole::cli {
 
 // The loss of the settings, or the one that suits the task; `outputs` is the size of the output's last axis.
-losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs);
+losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs,
+                       const TargetScale& targets = {});
 // Whether the loss is one of probabilities, so that the model gives those and not scores.
 bool takes_probabilities(const Settings::Train& settings);
-// The task's own metric (accuracy, or mae for numbers), then those of the settings.
+// The task's own metric (accuracy, or mae for numbers), then those of the settings. Throws kInvalidArgument
+// for one of another task.
 std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task task);
 
 struct Measures {
@@ -39,9 +41,11 @@ metrics::ConfusionMatrix confusion(const Measures& measures);
 // What a model was trained with, as its file says; defaults for a file of another program.
 Settings settings_of(const SavedModel& model);
 Features features_of(const SavedModel& model);
-std::int32_t rate_of(const SavedModel& model);       // 0: not known
+std::int32_t rate_of(const SavedModel& model);  // 0: not known
+TargetScale targets_of(const SavedModel& model);
 inline constexpr const char* kConfigKey = "config";  // in the metadata
-inline constexpr const char* kRateKey = "rate";      // of sound, samples in a second
+inline constexpr const char* kTargetsKey = "targets";
+inline constexpr const char* kRateKey = "rate";  // of sound, samples in a second
 
 // A saved model by the name of its file or of its run's folder.
 SavedModel load_model(const std::string& place, const std::string& device);

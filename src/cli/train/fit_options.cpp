@@ -213,8 +213,8 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
   });
 
   training::TrainerOptions& trainer = plan.trainer;
-  trainer.loss =
-      within("train.loss", [&] { return training::Loss(make_loss(settings, data.task, outputs)); });
+  trainer.loss = within(
+      "train.loss", [&] { return training::Loss(make_loss(settings, data.task, outputs, data.targets)); });
   std::vector<metrics::Metric> metrics =
       within("train.metrics", [&] { return make_metrics(settings, data.task); });
   check_monitor(settings, data, metrics);

@@ -11,6 +11,7 @@
 #include "systole/nn/models/gpt2.h"
 #include "systole/nn/summary.h"
 #include "systole/nn/zoo.h"
+#include "systole/tensor/math.h"
 
 namespace systole::cli {
 
@@ -93,7 +94,22 @@ void require_one(const Settings::Model& settings) {
                 fmt::format("name, one of {}; or layers", fmt::join(nn::zoo::names(), ", ")));
 }
 
+// The parameters have the names that they have in the module inside.
+struct Restored {
+  nn::AnyModule module;
+  Variable deviation, mean;
+
+  Tensor forward(const Tensor& x) const { return module(x) * deviation + mean; }
+  void walk(const std::string& path, int depth, nn::Inventory& out) { module.walk(path, depth, out); }
+};
+
 }  // namespace
+
+nn::AnyModule with_targets(nn::AnyModule module, const TargetScale& targets) {
+  if (targets.empty()) return module;
+  return Restored{std::move(module), fixed_number("target.deviation", targets.deviation),
+                  fixed_number("target.mean", targets.mean)};
+}
 
 BuiltModel build_model(const Settings::Model& settings, const Type& sample, Task task, std::int64_t outputs) {
   require_one(settings);

@@ -27,4 +27,7 @@ BuiltModel build_model(const Settings::Model& settings, const Type& sample, Task
 // One of the zoo by itself, of the input and outputs that the settings or the model have.
 BuiltModel build_model(const Settings::Model& settings);
 
+// The module, whose outputs are restored to what the data has.
+nn::AnyModule with_targets(nn::AnyModule module, const TargetScale& targets);
+
 }  // namespace systole::cli

@@ -86,7 +86,7 @@ Literal table_rows(const std::string& file, const Type& row, const SavedModel& m
   Features features = features_of(model);
   Literal rows;
   if (!features.empty()) {
-    rows = read_features(file, features);
+    rows = data::read_features(file, features);
   } else {
     rows = data::csv(file, {.unlabelled = true}).columns().at(0);
   }

@@ -35,6 +35,10 @@ constexpr Key kKeys[] = {
         "sound, 0-1 for pictures"),
     KEY(data, mean, "subtracted from each feature or channel, of pictures after 0-1"),
     KEY(data, stddev, "divided by, after mean"),
+    KEY(data, targets,
+        "standard: numbers to learn are brought to mean 0 and deviation 1 for the loss; the model still "
+        "gives "
+        "them as the data has them; none"),
     KEY(data, augment,
         "changes by chance in training: flip, upside-down, crop 4, rotate 15, cutout 8, jitter 0.2, mixup "
         "0.2"),
@@ -312,6 +316,7 @@ Settings settings_of(const Table& given) {
   }
   check_model_options(settings.model);
   check_word("data.normalise", settings.data.normalise, {"auto", "0-1", "standard", "picture", "none"});
+  check_word("data.targets", settings.data.targets, {"none", "standard"});
   check_word("train.precision", settings.train.precision, {"f32", "bf16", "f16"});
   check_word("train.math", settings.train.math, {"auto", "f32", "tf32"});
   check_word("train.bad_numbers", settings.train.bad_numbers, {"find", "stop", "ignore"});

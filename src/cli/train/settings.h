@@ -23,7 +23,7 @@ struct Settings {
   struct Data {
     std::string source;
     ShareOrText validation = "auto", test = "auto";
-    std::string normalise = "auto";
+    std::string normalise = "auto", targets = "none";
     std::vector<double> mean, stddev;
     std::vector<std::string> augment;
     std::int64_t limit = 0, mels = 0;

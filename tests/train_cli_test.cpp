@@ -25,6 +25,7 @@
 #include "command_check.h"
 #include "systole/data.h"
 #include "systole/io.h"
+#include "systole/tensor.h"
 #include "systole/train/history.h"
 #include "systole/train/saved_model.h"
 
@@ -489,6 +490,79 @@ TEST_F(TrainCli, AModelOfProbabilitiesIsMeasuredAndReadAsSuch) {
   EXPECT_TRUE(std::regex_match(
       said.out, std::regex(R"(new\.csv\[0\]  high (0\.9|1\.0).*\nnew\.csv\[1\]  low (0\.9|1\.0).*\n)")))
       << said.out << said.err;
+}
+
+// Folders of tests/data/make_pretrained.py: as transformers leaves them.
+class PublishedWeights : public TrainCli {
+ protected:
+  PublishedWeights() {
+    fs::copy(fs::path(SYSTOLE_TEST_DATA) / "pretrained", folder_ / "pretrained", fs::copy_options::recursive);
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += static_cast<char>('a' + i * 7 % 26);
+    write("text.txt", text);
+  }
+  Outcome train(const std::string& model, const std::string& weights, const std::string& more = "") {
+    return run("train --model " + model +
+               " --data 'text:text.txt?window=8&stride=8' --set model.weights=pretrained/" + weights +
+               " --set train.epochs=0 --set train.verbose=0 --set train.plots=false --out run --fresh " +
+               more);
+  }
+};
+
+TEST_F(PublishedWeights, Gpt2WithoutAPrefixIsTakenWholeWithItsSettings) {
+  for (const char* weights : {"gpt2", "gpt2/model.safetensors"}) {
+    const Outcome outcome = train("gpt2", weights);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("28 of 28 arrays"), std::string::npos) << outcome.out;
+  }
+  const SavedModel model = load(folder_ / "run" / "model.safetensors");
+  const auto arrays = io::load_npz(folder_ / "pretrained/gpt2/expected.npz");
+  const auto first_8 = [](const Literal& values) { return Tensor(values)[{all, slice(0, 8)}]; };
+  const Tensor given = model(first_8(arrays[0].value)), wanted = first_8(arrays[1].value);
+  EXPECT_LT(max(abs(given.to(DType::f64) - wanted)).item<double>(), 1e-3);
+}
+
+TEST_F(PublishedWeights, SettingsThatContradictConfigJsonAreRefused) {
+  expect_failure(train("gpt2", "gpt2", "--set model.heads=2"),
+                 "model.heads is not that of the weights, as config.json beside them says");
+  expect_failure(train("lstm", "gpt2"), "of the family gpt2");
+  expect_failure(train("bert", "gpt2"), "of the family gpt2");
+  write("pretrained/gpt2/config.json", "{\"model_type\": \"llama\"}");
+  expect_failure(train("gpt2", "gpt2"), "of the family llama");
+}
+
+TEST_F(PublishedWeights, BlocksThatStayNewAreRefusedUnlessTold) {
+  fs::remove(folder_ / "pretrained/gpt2/config.json");
+  const std::string sizes =
+      "--set model.vocabulary=40 --set model.width=16 --set model.heads=4 --set model.length=12 ";
+  expect_failure(train("gpt2", "gpt2", sizes + "--set model.layers=3"),
+                 "12 of the model's 40 arrays have no value in it: h.2.");
+  expect_failure(train("gpt2", "gpt2", sizes + "--set model.layers=1"),
+                 "it has blocks that the model has not: h.1.");
+  for (const char* flag : {"--partial-weights", "--set model.partial_weights=true"}) {
+    const Outcome more = train("gpt2", "gpt2", sizes + "--set model.layers=3 " + flag);
+    ASSERT_EQ(more.code, 0) << more.err;
+    EXPECT_NE(more.out.find("28 of 40 arrays"), std::string::npos) << more.out;
+  }
+  const Outcome fewer = train("gpt2", "gpt2", sizes + "--set model.layers=1 --partial-weights");
+  EXPECT_NE(fewer.out.find("left out: h.1."), std::string::npos) << fewer.out << fewer.err;
+}
+
+TEST_F(PublishedWeights, AHeadOfOtherClassesIsNew) {
+  std::vector<std::int32_t> words, labels;
+  for (int i = 0; i < 40; ++i) {
+    for (int k = 0; k < 6; ++k) words.push_back(2 + (i * 5 + k) % 38);
+    labels.push_back(i % 2);
+  }
+  io::save_npz(folder_ / "texts.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::int32_t>({40, 6}, words)},
+                                           {"y", Literal::of<std::int32_t>({40}, labels)}});
+  const Outcome outcome =
+      run("train --model bert --data npz:texts.npz --set model.weights=pretrained/roberta_classify --set "
+          "train.epochs=1 "
+          "--set train.verbose=0 --set train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("new: classifier.weight, classifier.bias"), std::string::npos) << outcome.out;
 }
 
 TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {

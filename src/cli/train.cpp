@@ -21,7 +21,7 @@ namespace {
 struct Options {
   std::string file, model, data, device, out;
   std::vector<std::string> sets;
-  bool fresh = false, keys = false, markdown = false;
+  bool fresh = false, partial_weights = false, keys = false, markdown = false;
 };
 
 int show_keys(bool markdown) {
@@ -69,6 +69,7 @@ int run(const Options& options) {
   set("model.name", options.model, "--model");
   set("data.source", options.data, "--data");
   set("train.device", options.device, "--device");
+  if (options.partial_weights) set_path(given, "model.partial_weights", {true, "--partial-weights"});
   for (const std::string& assignment : options.sets) apply_set(given, assignment);
   prefer_command_line(given);
   return train(settings_of(given), {options.out, options.fresh});
@@ -93,6 +94,8 @@ Action add_train(CLI::App& app) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_flag("--fresh", options->fresh, "begin anew in a folder that is there");
+  app.add_flag("--partial-weights", options->partial_weights,
+               "let more than the head be missing in model.weights and begin as new (model.partial_weights)");
   app.add_flag("--keys", options->keys, "list every key with its kind, default and meaning, and leave");
   app.add_flag("--markdown", options->markdown, "with --keys: as tables of docs/command_line.md");
   app.footer(

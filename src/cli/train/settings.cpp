@@ -50,7 +50,10 @@ constexpr Key kKeys[] = {
         "a list of layers in place of a name: \"conv 32 3x3 relu\"; docs/command_line.md has the words"),
     KEY(model, input, "the shape of a sample; empty: as the data has it"),
     KEY(model, outputs, "how many numbers it gives; 0: as many as the data has classes or values"),
-    KEY(model, weights, "a safetensors file to begin with; a head of another size is left out"),
+    KEY(model, weights,
+        "a safetensors file to begin with, or a folder of one, with config.json where it has one; a head of "
+        "another size is left out"),
+    KEY(model, partial_weights, "whether more than the head may be missing in it and begin as new"),
     KEY(model, freeze, "parameters that are not trained: \"layer1\", \"*.bias\"; \"body\": all but the head"),
 
     KEY(train, epochs, "passes over the training data", kMayChange),

@@ -34,6 +34,7 @@ struct Settings {
     std::vector<std::int64_t> input;
     std::int64_t outputs = 0;
     std::string weights;
+    bool partial_weights = false;
     std::vector<std::string> freeze;
     Table options;  // the model's own, which stand beside these
   } model;

@@ -33,9 +33,9 @@ class Options {
     }
   }
 
-  bool flag(std::string_view name) {
+  bool flag(std::string_view name, bool otherwise = false) {
     const std::optional<std::string> value = take(name);
-    return value && *value != "0" && *value != "false";
+    return value ? *value != "0" && *value != "false" : otherwise;
   }
   std::string text(std::string_view name) { return take(name).value_or(""); }
   std::int64_t number(std::string_view name, std::int64_t otherwise) {
@@ -109,6 +109,12 @@ TrainTest image_folders(const fs::path& folder, Options& options) {
   const std::int64_t side = options.number("size", 0);
   images_as.height = options.number("height", side);
   images_as.width = options.number("width", side);
+  images_as.mode = options.choice<io::PictureMode>("mode",
+                                                   {{"colours", io::PictureMode::colours},
+                                                    {"index", io::PictureMode::index},
+                                                    {"gray16", io::PictureMode::gray16}},
+                                                   io::PictureMode::colours);
+  images_as.upright = options.flag("upright", true);
   options.finish();
   std::error_code code;
   if (!fs::is_directory(folder / "train", code)) return {images(folder, images_as), {}};

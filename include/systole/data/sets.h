@@ -21,6 +21,7 @@
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
 #include "systole/data/source.h"
+#include "systole/io/picture.h"
 
 namespace systole::data {
 
@@ -43,11 +44,14 @@ SYSTOLE_API TrainTest embedded_digits(std::int64_t train = 20'000, std::int64_t 
 
 // Folders of pictures, one folder per class in the order of their names: FOLDER/CLASS/*.png, .jpg, .jpeg. A
 // folder without folders gives pictures without labels. Files are read when asked for. Pictures of different
-// sizes need Resize or Crop before they make a batch.
+// sizes need Resize or Crop before they make a batch. Other files, deeper folders and pictures beside the
+// classes are passed over, with one warning that counts them.
 struct ImageOptions {
-  int channels = 3;                       // 1: grey, [height,width]; 3: [height,width,3]
-  std::int64_t height = 0, width = 0;     // resized to this, when not 0
-  std::int64_t largest_pixels = 1 << 26;  // of one picture; more is kLimit
+  int channels = 3;                    // 1: grey, [height,width]; 3: [height,width,3]
+  std::int64_t height = 0, width = 0;  // resized to this, when not 0; numbers that are kept, to the nearest
+  std::int64_t largest_pixels = 1 << 26;            // of one picture; more is kLimit
+  io::PictureMode mode = io::PictureMode::colours;  // index and gray16 keep the numbers of a mask
+  bool upright = true;                              // turned as EXIF says
 };
 SYSTOLE_API Source images(const std::filesystem::path& folder, const ImageOptions& options = {});
 

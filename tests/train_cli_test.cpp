@@ -565,6 +565,98 @@ TEST_F(PublishedWeights, AHeadOfOtherClassesIsNew) {
   EXPECT_NE(outcome.out.find("new: classifier.weight, classifier.bias"), std::string::npos) << outcome.out;
 }
 
+TEST_F(TrainCli, ADamagedPictureStopsOrIsSkippedAndCounted) {
+  for (int i = 0; i < 16; ++i) {
+    const fs::path folder = folder_ / "pictures" / (i % 2 == 0 ? "dark" : "light");
+    fs::create_directories(folder);
+    const std::vector<std::uint8_t> pixels(64, i % 2 == 0 ? 10 : 240);
+    io::save_png(folder / (std::to_string(i) + ".png"), Literal::of<std::uint8_t>({8, 8}, pixels));
+  }
+  write("pictures/dark/6.png", "no picture");
+  const std::string line =
+      "train --data 'images:pictures?channels=1&size=8' --set 'model.layers=[flatten, dense 2]' --set "
+      "train.epochs=2 "
+      "--set train.batch=4 --set train.verbose=0 --set train.plots=false --out run --fresh ";
+  const Outcome stopped = run(line);
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_NE(stopped.err.find("6.png"), std::string::npos) << stopped.err;
+  const Outcome skipped = run(line + "--set data.on_bad=skip");
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_NE(skipped.out.find("1 sample could not be read"), std::string::npos) << skipped.out;
+  expect_failure(run(line + "--set data.on_bad=skp"), "did you mean skip?");
+}
+
+TEST_F(TrainCli, ALanguageModelOnTokensOfAnArray) {
+  // The next token is the one after it, round 11.
+  std::vector<std::int64_t> x, y;
+  for (std::int64_t i = 0; i < 60; ++i)
+    for (std::int64_t k = 0; k < 8; ++k) {
+      x.push_back((i + k) % 11);
+      y.push_back((i + k + 1) % 11);
+    }
+  io::save_npz(folder_ / "tokens.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::int64_t>({60, 8}, x)},
+                                           {"y", Literal::of<std::int64_t>({60, 8}, y)}});
+  const std::string more =
+      " --data npz:tokens.npz --set train.epochs=20 --set train.lr=0.01 --set train.batch=12 --set "
+      "train.verbose=0 --set train.plots=false ";
+  const Outcome outcome = run(
+      "train --model gpt2 --set model.layers=1 --set model.width=16 --set model.heads=2 --out run" + more);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(metric_in(outcome, "accuracy"), 0.95) << outcome.out;
+  EXPECT_EQ(run("evaluate run").last_line(), outcome.last_line());
+  EXPECT_EQ(run("evaluate run --data npz:tokens.npz").code, 0);
+  io::save_npy(folder_ / "new.npy", Literal::of<std::int32_t>({8}, {3, 4, 5, 6, 7, 8, 9, 10}));
+  const Outcome said = run("predict run new.npy");
+  EXPECT_EQ(said.out, "new.npy  4 5 6 7 8 9 10 0\n") << said.err;
+  ASSERT_EQ(run("predict run new.npy --out out.npy").code, 0);
+  EXPECT_EQ(io::load_npy(folder_ / "out.npy").type(), (Type{DType::f32, {1, 8, 11}}));
+  for (const char* model : {"lstm", "bert"})
+    EXPECT_EQ(run(std::string("train --model ") + model + " --out " + model + more + "--set train.epochs=1 " +
+                  (model[0] == 'b' ? "--set model.layers=1 --set model.width=8 --set model.heads=2" : ""))
+                  .code,
+              0)
+        << model;
+  // Words that the model does not know, and labels that are none.
+  expect_failure(run("train --model lstm --set model.vocabulary=5 --out small" + more), "model.vocabulary");
+  y[3] = -1;
+  io::save_npz(folder_ / "tokens.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::int64_t>({60, 8}, x)},
+                                           {"y", Literal::of<std::int64_t>({60, 8}, y)}});
+  expect_failure(run("train --model lstm --out small" + more), "sample 0: y");
+}
+
+TEST_F(TrainCli, SegmentationOfPicturesOfAnArray) {
+  // Bright pixels are class 1; the upper border does not count.
+  std::vector<std::uint8_t> x;
+  std::vector<std::int32_t> y;
+  for (int i = 0; i < 40; ++i)
+    for (int row = 0; row < 6; ++row)
+      for (int column = 0; column < 6; ++column) {
+        const bool bright = (i * 7 + row * 5 + column * 3) % 4 < 2, border = row == 0;
+        x.push_back(bright ? 220 : 30);
+        y.push_back(border ? 255 : bright ? 1 : 0);
+      }
+  io::save_npz(folder_ / "masks.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::uint8_t>({40, 6, 6}, x)},
+                                           {"y", Literal::of<std::int32_t>({40, 6, 6}, y)}});
+  const std::string line =
+      "train --data npz:masks.npz --set train.loss_options='{ignore_index = 255}' --set train.epochs=30 "
+      "--set "
+      "train.lr=0.05 --set train.batch=8 --set train.verbose=0 --set train.plots=false ";
+  const Outcome outcome = run(line + "--set 'model.layers=[conv 4 3x3 pad same relu, conv 2 1x1]' --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(metric_in(outcome, "accuracy"), 1.0) << outcome.out;
+  EXPECT_EQ(run("evaluate run").last_line(), outcome.last_line());
+  std::vector<std::uint8_t> picture(36, 30);
+  picture[7] = 220;
+  io::save_png(folder_ / "new.png", Literal::of<std::uint8_t>({6, 6}, picture));
+  const Outcome said = run("predict run new.png");
+  EXPECT_NE(said.out.find(" 0 1 0 "), std::string::npos) << said.out << said.err;
+  EXPECT_NE(said.out.find("of 36"), std::string::npos) << said.out;
+  expect_failure(run(line + "--set 'model.layers=[flatten, dense 2]' --out other"), "[6,6,2]");
+}
+
 TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {
   const Outcome mlp = run("summary mlp --input 28x28 --classes 10");
   EXPECT_EQ(mlp.code, 0) << mlp.err;

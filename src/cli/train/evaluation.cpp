@@ -70,7 +70,7 @@ std::string metric_of(Task task) { return task == Task::numbers ? "mae" : "accur
 Task task_of(const data::Info& info) {
   const Type& target = info.fields.back().type;
   if (is_float(target.dtype)) return Task::numbers;
-  return target.shape.rank() == 0 ? Task::classes : Task::words;
+  return target.shape.rank() == 0 ? Task::classes : Task::places;
 }
 
 // Accuracy of numbers that are learned would be 0, and an error of scores against class numbers means
@@ -127,6 +127,10 @@ losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t 
   };
 }
 
+std::optional<std::int64_t> ignored_label(const Settings::Train& settings) {
+  return loss_settings(settings).ignore_index;
+}
+
 bool takes_probabilities(const Settings::Train& settings) {
   const std::string& name = settings.loss;
   if (name != "bce" && !name.ends_with("_cross_entropy") && !name.ends_with("_crossentropy")) return false;
@@ -134,7 +138,8 @@ bool takes_probabilities(const Settings::Train& settings) {
 }
 
 std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task task) {
-  const metrics::Options options{.from_logits = !takes_probabilities(settings)};
+  const metrics::Options options{.from_logits = !takes_probabilities(settings),
+                                 .ignore_index = ignored_label(settings)};
   std::vector<metrics::Metric> result{metrics::by_name(metric_of(task), options)};
   for (const std::string& name : settings.metrics) {
     metrics::Metric metric = metrics::by_name(name, options);

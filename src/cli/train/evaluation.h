@@ -4,6 +4,7 @@
 // that both say the same.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ namespace systole::cli {
 // The loss of the settings, or the one that suits the task; `outputs` is the size of the output's last axis.
 losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs,
                        const TargetScale& targets = {});
+// The label of places that do not count, if the settings have one.
+std::optional<std::int64_t> ignored_label(const Settings::Train& settings);
 // Whether the loss is one of probabilities, so that the model gives those and not scores.
 bool takes_probabilities(const Settings::Train& settings);
 // The task's own metric (accuracy, or mae for numbers), then those of the settings. Throws kInvalidArgument
@@ -45,7 +48,8 @@ std::int32_t rate_of(const SavedModel& model);  // 0: not known
 TargetScale targets_of(const SavedModel& model);
 inline constexpr const char* kConfigKey = "config";  // in the metadata
 inline constexpr const char* kTargetsKey = "targets";
-inline constexpr const char* kRateKey = "rate";  // of sound, samples in a second
+inline constexpr const char* kPlacesKey = "places";  // of a model that gives classes at each place
+inline constexpr const char* kRateKey = "rate";      // of sound, samples in a second
 
 // A saved model by the name of its file or of its run's folder.
 SavedModel load_model(const std::string& place, const std::string& device);

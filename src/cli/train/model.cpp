@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 #include <utility>
@@ -30,6 +31,22 @@ nn::zoo::Settings zoo_options(const Table& given) {
     options.emplace(key, nn::zoo::Value(text != nullptr ? *text : to_toml(value)));
   }
   return options;
+}
+
+// A word beyond those that the model knows would be read as its last one.
+void fit_vocabulary(const nn::zoo::Entry& entry, nn::zoo::Settings& options, std::int64_t words) {
+  for (const nn::zoo::OptionEntry& option : entry.options) {
+    if (option.name != "vocabulary") continue;
+    const auto given = options.find("vocabulary");
+    const std::string text = given == options.end() ? option.standard : given->second.text();
+    std::int64_t known = 0;
+    std::from_chars(text.data(), text.data() + text.size(), known);
+    if (known >= words) return;
+    if (given != options.end())
+      throw Error(ErrorKind::kInvalidArgument, "model.vocabulary",
+                  "the data has more words than the model knows", fmt::format("{} or more", words), text);
+    options.emplace("vocabulary", nn::zoo::Value(std::to_string(words)));
+  }
 }
 
 // What the model says for a batch of one, without computing it.
@@ -236,12 +253,14 @@ nn::AnyModule with_targets(nn::AnyModule module, const TargetScale& targets) {
                   fixed_number("target.mean", targets.mean)};
 }
 
-BuiltModel build_model(const Settings::Model& given_settings, const Type& sample, Task task,
-                       std::int64_t outputs) {
+BuiltModel build_model(const Settings::Model& given_settings, const TrainingData& data) {
   require_one(given_settings);
   const Settings::Model settings = with_config(given_settings);
+  const Type& sample = data.input;
+  const Task task = data.task;
+  const std::int64_t outputs = data.outputs;
   BuiltModel model;
-  model.input = {is_float(sample.dtype) || sample.dtype == DType::u8 ? DType::f32 : sample.dtype,
+  model.input = {holds_words(sample) ? sample.dtype : DType::f32,
                  settings.input.empty() ? sample.shape : shape_of(settings.input)};
   if (!settings.input.empty() && model.input.shape.count() != sample.shape.count())
     throw Error(ErrorKind::kShape, "model.input", "another number of values than a sample has",
@@ -250,7 +269,7 @@ BuiltModel build_model(const Settings::Model& given_settings, const Type& sample
     if (model.input.shape.rank() == 2) model.input.shape.push_back(1);
   };
   if (!settings.layers.empty()) {
-    if (sample.dtype == DType::u8) add_channel();
+    if (is_integer(sample.dtype) && !holds_words(sample)) add_channel();
     model.name = "layers";
     model.module = nn::layers_model(settings.layers, model.input.shape);
   } else {
@@ -263,10 +282,14 @@ BuiltModel build_model(const Settings::Model& given_settings, const Type& sample
                   sample.to_string());
     if (entry.input.rank() == 3) add_channel();
     nn::zoo::Settings options = zoo_options(settings.options);
-    if (task == Task::words && entry.name == "lstm") options.emplace("task", "next");
+    if (task == Task::places && entry.name == "lstm") options.emplace("task", "next");
+    if (task == Task::places && entry.name == "bert") options.emplace("task", "mask");
+    // A model of words gives a number for each of them; one that gives classes knows so many words.
+    const std::int64_t known = task == Task::places && words ? std::max(outputs, data.vocabulary) : outputs;
+    if (words) fit_vocabulary(entry, options, data.vocabulary);
     model.name = entry.name;
     model.module = nn::zoo::make(entry.name, {.input = model.input.shape,
-                                              .classes = settings.outputs > 0 ? settings.outputs : outputs,
+                                              .classes = settings.outputs > 0 ? settings.outputs : known,
                                               .options = std::move(options)});
   }
   model = finished(std::move(model), settings);
@@ -277,9 +300,13 @@ BuiltModel build_model(const Settings::Model& given_settings, const Type& sample
                 task == Task::numbers ? "the values that it gives are not those of the data"
                                       : "it gives fewer numbers than the data has classes",
                 std::to_string(outputs), model.output.to_string());
-  if (static_cast<int>(model.output.size()) != (task == Task::words ? 2 : 1))
+  Shape expected = task == Task::places ? data.target.shape : Shape{};
+  expected.push_back(given);
+  if (model.output != expected)
     throw Error(ErrorKind::kShape, fmt::format("model {}", model.name), "its output does not fit the targets",
-                task == Task::words ? "[length,words]" : fmt::format("[{}]", outputs),
+                task == Task::places ? fmt::format("{}: scores of the classes at each place of {}",
+                                                   expected.to_string(), data.target.to_string())
+                                     : fmt::format("[{}]", outputs),
                 model.output.to_string());
   return model;
 }

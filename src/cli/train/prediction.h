@@ -22,11 +22,13 @@ struct InputRows {
 // of paper.
 InputRows read_rows(const std::string& file, const SavedModel& model, const Settings& settings, bool invert);
 
-// The model's numbers for rows, a batch at a time: f32[rows,outputs]. Scores of classes become
+// The model's numbers for rows, a batch at a time: f32[rows,…,outputs]. Scores of classes become
 // probabilities, where they are not already.
 Literal predict_rows(const SavedModel& model, const Literal& rows, const std::string& device);
 
-// Whether the model tells the next word after each.
+// Whether the model gives scores of classes at each place of a sample: a pixel, a word.
+bool has_places(const SavedModel& model);
+// Whether the model tells the next word after each, and has their names.
 bool writes_text(const SavedModel& model);
 
 struct WriteOptions {

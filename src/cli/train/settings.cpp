@@ -44,6 +44,9 @@ constexpr Key kKeys[] = {
         "0.2"),
     KEY(data, limit, "so many samples at most, of the training and of the test data; 0: all"),
     KEY(data, mels, "sound as pictures of so many frequencies (log mel); 0: as it is"),
+    KEY(data, on_bad,
+        "a file that cannot be read: stop, or skip, which takes the next sample in its place and counts it",
+        kMayChange),
 
     KEY(model, name, "a model of the zoo; `systole summary` lists them with their options"),
     KEY(model, layers,
@@ -320,6 +323,7 @@ Settings settings_of(const Table& given) {
   check_model_options(settings.model);
   check_word("data.normalise", settings.data.normalise, {"auto", "0-1", "standard", "picture", "none"});
   check_word("data.targets", settings.data.targets, {"none", "standard"});
+  check_word("data.on_bad", settings.data.on_bad, {"stop", "skip"});
   check_word("train.precision", settings.train.precision, {"f32", "bf16", "f16"});
   check_word("train.math", settings.train.math, {"auto", "f32", "tf32"});
   check_word("train.bad_numbers", settings.train.bad_numbers, {"find", "stop", "ignore"});

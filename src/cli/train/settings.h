@@ -27,6 +27,7 @@ struct Settings {
     std::vector<double> mean, stddev;
     std::vector<std::string> augment;
     std::int64_t limit = 0, mels = 0;
+    std::string on_bad = "stop";
   } data;
   struct Model {
     std::string name;

@@ -131,6 +131,7 @@ SaveOptions save_options(const Settings& settings, const TrainingData& data, con
   if (!data.targets.empty())
     options.metadata.emplace(kTargetsKey, to_toml(Value{Table{{"mean", list(data.targets.mean)},
                                                               {"deviation", list(data.targets.deviation)}}}));
+  if (data.task == Task::places) options.metadata.emplace(kPlacesKey, "true");
   if (data.rate > 0) options.metadata.emplace(kRateKey, std::to_string(data.rate));
   return options;
 }
@@ -154,7 +155,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   const DeviceScope device(settings.train.device);
   random::seed(static_cast<std::uint64_t>(settings.train.seed));
   const TrainingData data = open_data(settings);
-  BuiltModel model = build_model(settings.model, data.input, data.task, data.outputs);
+  BuiltModel model = build_model(settings.model, data);
   model.module = with_targets(std::move(model.module), data.targets);
   const std::int64_t outputs = model.output.empty() ? 1 : model.output[model.output.size() - 1].value();
   const Prepare prepare = make_prepare(settings.data, data, model.input.shape);
@@ -189,6 +190,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
     for (std::string& name : draw_run(folder, result, measures)) written.push_back(std::move(name));
   if (settings.train.tensorboard) write_hparams(folder / "logs", settings, measures);
   say("wrote", fmt::format("{}: {}", folder.string(), fmt::join(written, ", ")));
+  if (const std::string bad = described(data.bad); !bad.empty()) say("skipped", bad);
   if (data.test.empty()) put("there is no test data: what follows is of the training data\n");
   put(result_lines(measures));
   return 0;

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "data/csv_columns.h"
 #include "data/fetch.h"
 #include "data/open.h"
 #include "error_check.h"
@@ -402,6 +403,23 @@ TEST_F(Sets, TextColumnsAreOneHotUpToALimit) {
   EXPECT_EQ(csv(folder_ / "t.csv", {.one_hot = 33}).info().fields[0].type.shape, (Shape{33}));
   EXPECT_EQ(open("csv:" + (folder_ / "t.csv").string() + "?one_hot=40").train.info().fields[0].type.shape,
             (Shape{33}));
+}
+
+// As a training left them with its model: one of before 0.2 has numbers for text.
+TEST_F(Sets, ATableHasTheFeaturesOfAModel) {
+  write(folder_ / "t.csv", "city,size,y\nrome,1,0\noslo,2,1\n");
+  const auto x = [&](const CsvFeatures& like) {
+    const Literal all = csv_set(folder_ / "t.csv", {}, &like).source.columns()[0];
+    return std::vector<float>(all.values<float>().begin(), all.values<float>().end());
+  };
+  EXPECT_EQ(x({{.name = "size"}, {.name = "city", .categories = {"bern", "oslo", "rome"}}}),
+            (std::vector<float>{1, 2, 2, 1}));
+  EXPECT_EQ(x({{.name = "city", .categories = {"bern", "oslo", "rome"}, .one_hot = true}}),
+            (std::vector<float>{0, 0, 1, 0, 1, 0}));
+  const CsvFeatures other{{.name = "city", .categories = {"oslo"}, .one_hot = true}};
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [&] { read_features(folder_ / "t.csv", other); })
+                .find("line 2: column city was never \"rome\" in training"),
+            std::string::npos);
 }
 
 TEST_F(Sets, CsvColumnsSayTypeUseAndMissingValues) {

@@ -65,7 +65,7 @@ int run(const Options& options) {
   BadCounts bad;
   data::Source data;
   if (options.data.empty()) {
-    const TrainingData trained = open_data(settings);
+    const TrainingData trained = open_data(settings, features_of(model));
     data = trained.test;
     bad = trained.bad;
   } else {

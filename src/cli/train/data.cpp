@@ -218,13 +218,13 @@ std::string source_kind(std::string_view spec) {
   return std::string(spec.substr(0, spec.find_first_of(":?")));
 }
 
-TrainingData open_data(const Settings& settings) {
+TrainingData open_data(const Settings& settings, const Features& like) {
   const Settings::Data& chosen = settings.data;
   if (chosen.source.empty())
     throw Error(ErrorKind::kInvalidArgument, "data.source", "nothing to learn from",
                 "--data SOURCE, such as digits or mnist:DIR");
   TrainingData data;
-  const auto [both, rate, features] = opened(chosen.source, chosen, data.bad);
+  const auto [both, rate, features] = opened(chosen.source, chosen, data.bad, like.empty() ? nullptr : &like);
   data.kind = source_kind(chosen.source);
   data.train = both.train;
   data.rate = rate;

@@ -59,8 +59,9 @@ bool holds_words(const Type& sample);
 
 std::string source_kind(std::string_view spec);  // "mnist" of "mnist:DIR"
 
-// Throws kInvalidArgument when a setting does not fit the data.
-TrainingData open_data(const Settings& settings);
+// Throws kInvalidArgument when a setting does not fit the data. A table has the features `like`, those of a
+// model that is there, unless there are none.
+TrainingData open_data(const Settings& settings, const Features& like = {});
 // What `spec` has to measure a model on: its test part, or all of it. Labels of other numbers than the
 // model's are brought to them by their names, and so are the columns of a table; sound must have its rate, if
 // that is known.

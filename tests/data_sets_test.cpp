@@ -15,6 +15,8 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "base/log.h"
+#include "data/csv_columns.h"
 #include "data/fetch.h"
 #include "data/open.h"
 #include "error_check.h"
@@ -367,6 +369,125 @@ TEST_F(Sets, CsvGivesFeaturesAndLabel) {
   const Source counts = csv(folder_ / "counts.csv");
   EXPECT_EQ(counts.info().fields[1].classes, (std::vector<std::string>{"apple", "pear"}));
   EXPECT_EQ(counts.labels(), (std::vector<std::int64_t>{1, 0}));
+}
+
+TEST_F(Sets, AMissingLabelIsNoClass) {
+  for (const char* cell : {"", "NA"}) {
+    write(folder_ / "t.csv", std::string("a,y\n1,no\n2,") + cell + "\n3,yes\n4,no\n");
+    const std::string message = error_of(ErrorKind::kInvalidArgument, [&] { csv(folder_ / "t.csv"); });
+    EXPECT_NE(message.find("line 3: sample 1: column y: the label is missing"), std::string::npos) << message;
+    EXPECT_NE(message.find("skip_unlabelled"), std::string::npos) << message;
+    const Source set = csv(folder_ / "t.csv", {.skip_unlabelled = true});
+    EXPECT_EQ(set.size(), 3);
+    EXPECT_EQ(set.info().fields[1].classes, (std::vector<std::string>{"no", "yes"}));
+    EXPECT_EQ(set.labels(), (std::vector<std::int64_t>{0, 1, 0}));
+    EXPECT_EQ(set[1][0].values<float>()[0], 3);
+  }
+  write(folder_ / "t.csv", "a,y\n1,0.5\n2,\n3,1.5\n");
+  error_of(ErrorKind::kInvalidArgument, [&] { csv(folder_ / "t.csv", {.regression = true}); });
+  EXPECT_EQ(open("csv:" + (folder_ / "t.csv").string() + "?regression&skip_unlabelled").train.size(), 2);
+  write(folder_ / "t.csv", "a,y\n1,0\n2,\n3,1\n");
+  error_of(ErrorKind::kInvalidArgument, [&] { csv(folder_ / "t.csv"); });
+  EXPECT_EQ(csv(folder_ / "t.csv", {.skip_unlabelled = true}).labels(), (std::vector<std::int64_t>{0, 1}));
+}
+
+TEST_F(Sets, TextColumnsAreOneHotUpToALimit) {
+  write(folder_ / "t.csv", "city,size,y\nrome,1,0\n,2,1\noslo,3,0\nrome,4,1\n");
+  const Source set = csv(folder_ / "t.csv");
+  EXPECT_EQ(set.info().fields[0].type, (Type{DType::f32, {3}}));  // oslo, rome, size
+  const Literal x = set.columns()[0];
+  EXPECT_EQ((std::vector<float>(x.values<float>().begin(), x.values<float>().end())),
+            (std::vector<float>{0, 1, 1, 0, 0, 2, 1, 0, 3, 0, 1, 4}));
+  std::string many = "name,y\n";
+  for (int i = 0; i < 66; ++i) many += "person" + std::to_string(i % 33) + "," + std::to_string(i % 2) + "\n";
+  write(folder_ / "t.csv", many);
+  const std::string message = error_of(ErrorKind::kInvalidArgument, [&] { csv(folder_ / "t.csv"); });
+  for (const char* part : {"column name", "33 values", "at most 32", "drop=name", "one_hot=33"})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  EXPECT_EQ(csv(folder_ / "t.csv", {.one_hot = 33}).info().fields[0].type.shape, (Shape{33}));
+  EXPECT_EQ(open("csv:" + (folder_ / "t.csv").string() + "?one_hot=40").train.info().fields[0].type.shape,
+            (Shape{33}));
+}
+
+// As a training left them with its model: one of before 0.2 has numbers for text.
+TEST_F(Sets, ATableHasTheFeaturesOfAModel) {
+  write(folder_ / "t.csv", "city,size,y\nrome,1,0\noslo,2,1\n");
+  const auto x = [&](const CsvFeatures& like) {
+    const Literal all = csv_set(folder_ / "t.csv", {}, &like).source.columns()[0];
+    return std::vector<float>(all.values<float>().begin(), all.values<float>().end());
+  };
+  EXPECT_EQ(x({{.name = "size"}, {.name = "city", .categories = {"bern", "oslo", "rome"}}}),
+            (std::vector<float>{1, 2, 2, 1}));
+  EXPECT_EQ(x({{.name = "city", .categories = {"bern", "oslo", "rome"}, .one_hot = true}}),
+            (std::vector<float>{0, 0, 1, 0, 1, 0}));
+  const CsvFeatures other{{.name = "city", .categories = {"oslo"}, .one_hot = true}};
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [&] { read_features(folder_ / "t.csv", other); })
+                .find("line 2: column city was never \"rome\" in training"),
+            std::string::npos);
+}
+
+TEST_F(Sets, CsvColumnsSayTypeUseAndMissingValues) {
+  std::string table = "CustomerID,row,city,size,note,y\n";
+  for (int i = 0; i < 12; ++i)
+    table += std::to_string(i / 2) + "," + std::to_string(100 + i) + (i % 3 == 0 ? ",," : ",rome,") +
+             (i == 5 ? "NA" : "1.5") + ",x" + std::to_string(i) + (i % 2 == 0 ? ",a\n" : ",b\n");
+  write(folder_ / "t.csv", table);
+  const CsvOptions options{.drop = {"size"}, .one_hot = 11};
+  const std::vector<CsvColumn> columns = csv_columns(folder_ / "t.csv", options);
+  ASSERT_EQ(columns.size(), 6u);
+  const auto expect = [&](std::size_t i, CsvType type, ColumnUse use, std::int64_t missing,
+                          std::int64_t distinct, bool identifier) {
+    EXPECT_EQ(columns[i].type, type) << columns[i].name;
+    EXPECT_EQ(columns[i].use, use) << columns[i].name;
+    EXPECT_EQ(columns[i].missing, missing) << columns[i].name;
+    EXPECT_EQ(columns[i].distinct, distinct) << columns[i].name;
+    EXPECT_EQ(!columns[i].identifier.empty(), identifier) << columns[i].name << columns[i].identifier;
+  };
+  expect(0, CsvType::kInteger, ColumnUse::kFeature, 0, 6, true);
+  expect(1, CsvType::kInteger, ColumnUse::kFeature, 0, 12, true);
+  expect(2, CsvType::kText, ColumnUse::kOneHot, 4, 1, false);
+  expect(3, CsvType::kNumber, ColumnUse::kLeftOut, 1, 1, false);
+  expect(4, CsvType::kText, ColumnUse::kTooManyValues, 0, 12, true);
+  expect(5, CsvType::kText, ColumnUse::kLabel, 0, 2, false);
+}
+
+TEST_F(Sets, ColumnsThatLookLikeIdentifiersAreWarnedOf) {
+  std::string table = "ID,age,y\n";
+  for (int i = 0; i < 30; ++i) table += std::to_string(7000 + 13 * i % 31) + ",5,0\n";
+  write(folder_ / "t.csv", table);
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view message) { warnings.emplace_back(message); }, LogLevel::warn);
+  csv(folder_ / "t.csv");
+  csv(folder_ / "t.csv", {.drop = {"ID"}});
+  set_log_sink({});
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("column ID looks like an identifier"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("drop=ID"), std::string::npos) << warnings[0];
+}
+
+TEST_F(Sets, ATableOfTextAloneHasNamesWhenTheyAreAskedForOrOccurOnce) {
+  const std::string table = "city,kind\nrome,a\noslo,b\nrome,b\n";
+  EXPECT_EQ(parse_csv(table, "t.csv").columns[0].name, "city");
+  EXPECT_EQ(parse_csv(table, "t.csv", {.header = CsvHeader::kNone}).rows, 4);
+  EXPECT_EQ(parse_csv("a,b\nb,a\na,a\n", "t.csv").rows, 3);
+  EXPECT_EQ(parse_csv("a,b\nb,a\na,a\n", "t.csv", {.label = "b"}).rows, 2);
+}
+
+TEST_F(Sets, TextThatIsNotUtf8SaysHowToConvertIt) {
+  const std::string gbk = "\xb3\xc7\xca\xd0,y\n1,\xca\xc7\n";  // 城市 and 是
+  const std::string message = error_of(ErrorKind::kParse, [&] { parse_csv(gbk, "t.csv"); });
+  EXPECT_NE(message.find("t.csv: line 1: byte 0: the text is not UTF-8"), std::string::npos) << message;
+  EXPECT_NE(message.find("iconv -f GB18030 -t UTF-8"), std::string::npos) << message;
+  EXPECT_NE(error_of(ErrorKind::kParse, [] { parse_csv("a,y\n1,caf\xe9\n", "t.csv"); })
+                .find("line 2: byte 9: the text is not UTF-8"),
+            std::string::npos);
+  for (const char* bom : {"\xff\xfe", ""})
+    EXPECT_NE(error_of(ErrorKind::kParse, [&] { parse_csv(bom + std::string("a\0,\0", 4), "t.csv"); })
+                  .find("iconv -f UTF-16"),
+              std::string::npos);
+  EXPECT_NE(error_of(ErrorKind::kParse, [&] { text_of(gbk, {.window = 2}, "t.txt"); }).find("bytes"),
+            std::string::npos);
+  EXPECT_EQ(text_of(gbk, {.window = 2, .bytes = true}).size(), 10);
 }
 
 TEST_F(Sets, CsvThatLiesNamesLineAndSample) {

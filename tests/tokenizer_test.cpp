@@ -112,6 +112,57 @@ TEST_F(TokenizerFiles, LearnsThePairsOfTheTextbookAlgorithm) {
             std::string::npos);
 }
 
+// The beginnings of the files are those that transformers writes for the models that they name.
+TEST_F(TokenizerFiles, FilesOfAnotherPatternAreRefused) {
+  Tokenizer::train("the the the", 260).save(folder_);
+  const auto accepted = [&](const std::string& name, const std::string& text) {
+    write(name, text);
+    EXPECT_NO_THROW(Tokenizer::gpt2(folder_)) << text;
+    std::filesystem::remove(folder_ / name);
+  };
+  const auto refused = [&](const std::string& name, const std::string& text, const std::string& part) {
+    write(name, text);
+    const std::string message = error_of(ErrorKind::kUnsupported, [&] { Tokenizer::gpt2(folder_); });
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_NE(message.find(name), std::string::npos) << message;
+    std::filesystem::remove(folder_ / name);
+  };
+  const std::string bpe = R"("model": {"type": "BPE", "dropout": null, "vocab": {"a": 0}, "merges": []})";
+  accepted("tokenizer.json", R"({"version": "1.0", "normalizer": null, "pre_tokenizer": {"type": "ByteLevel",
+      "add_prefix_space": false, "trim_offsets": true, "use_regex": true}, )" +
+                                 bpe + "}");
+  accepted("tokenizer.json",
+           R"({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex":
+      "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"}, "behavior": "Isolated",
+      "invert": false}, {"type": "ByteLevel", "use_regex": false}]}, )" +
+               bpe + "}");
+  // Qwen2's.
+  const std::string qwen =
+      R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {
+      "Regex": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"},
+      "behavior": "Isolated", "invert": false}, {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false,
+      "use_regex": false}]}, )";
+  refused("tokenizer.json", "{" + qwen + bpe + "}", "(?i:'s|'t|'re");
+  refused("tokenizer.json",
+          R"({"normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel"}, )" + bpe + "}", "NFC");
+  refused("tokenizer.json",
+          R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": true}, )" + bpe + "}",
+          "add_prefix_space");
+  refused("tokenizer.json", R"({"pre_tokenizer": {"type": "ByteLevel", "use_regex": false}, )" + bpe + "}",
+          "another way");
+  refused("tokenizer.json", R"({"pre_tokenizer": {"type": "Metaspace"}, "model": {"type": "Unigram"}})",
+          "Unigram");
+  refused("tokenizer.json",
+          R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"type": "BPE", "ignore_merges": true}})",
+          "ignore_merges");
+  accepted("tokenizer_config.json", R"({"add_prefix_space": false, "tokenizer_class": "GPT2Tokenizer"})");
+  refused("tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})", "Qwen2Tokenizer");
+  accepted("config.json", R"({"model_type": "gpt2"})");
+  refused("config.json", R"({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"})", "qwen2");
+  write("tokenizer.json", "{\"pre_tokenizer\": 3}");
+  error_of(ErrorKind::kParse, [&] { Tokenizer::gpt2(folder_); });
+}
+
 TEST_F(TokenizerFiles, BrokenFilesAreTypedErrors) {
   EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { Tokenizer::gpt2(folder_); }).find("encoder.json"),
             std::string::npos);

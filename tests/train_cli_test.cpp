@@ -26,6 +26,7 @@
 #include "command_check.h"
 #include "systole/data.h"
 #include "systole/io.h"
+#include "systole/tensor.h"
 #include "systole/train/checkpoint.h"
 #include "systole/train/history.h"
 #include "systole/train/saved_model.h"
@@ -484,11 +485,11 @@ TEST_F(TrainCli, NumbersAreLearnedFromATableWithItsMeansKeptInTheModel) {
   ASSERT_EQ(said.code, 0) << said.err;
   EXPECT_NEAR(std::stod(said.out.substr(said.out.find("  "))), 0.03 * 1080 - 50 * 0.1 + 1, 1.5) << said.out;
   write("new.csv", "b,sign,a\n0.1,times,1080\n0.1,plus,1080\n");
-  expect_failure(run("predict run new.csv"), "sign was never \"times\"");
+  expect_failure(run("predict run new.csv"), "sign was never \"times\" in training");
 }
 
 TEST_F(TrainCli, WordsOfATableHaveTheNumbersOfTheTrainingEverywhere) {
-  // 7 is one kind, 8 and red the other: categories 0, 1 and 2.
+  // 7 is one kind, 8 and red the other: a number of x for each.
   std::string table = "a,word,kind\n", test = "a,word,kind\n";
   for (int i = 0; i < 90; ++i)
     table += std::to_string(i % 5) + (i % 3 == 0 ? ",7,low\n" : i % 3 == 1 ? ",8,high\n" : ",red,high\n");
@@ -510,6 +511,67 @@ TEST_F(TrainCli, WordsOfATableHaveTheNumbersOfTheTrainingEverywhere) {
   const Outcome missing = run("predict run new.csv");
   expect_failure(missing, "new.csv: there is no column 'word'");
   EXPECT_NE(missing.err.find("size, a"), std::string::npos) << missing.err;
+}
+
+TEST_F(TrainCli, StandardTargetsAreRestoredInTheModel) {
+  // y = 20000·a + 1000000: far from 0 for a model that begins there.
+  std::string table = "a,y\n";
+  for (int i = 0; i < 120; ++i)
+    table += std::to_string(i % 12) + ".5," + std::to_string(1000000 + 20000 * (i % 12) + 10000) + "\n";
+  write("table.csv", table);
+  const std::string line =
+      "train --data 'csv:table.csv?regression' --set 'model.layers=[dense 1]' --set train.epochs=150 --set "
+      "train.lr=0.05 --set train.verbose=0 --set train.plots=false ";
+  const Outcome outcome = run(line + "--set data.targets=standard --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_LT(metric_in(outcome, "mae"), 5000) << outcome.out;
+  std::smatch loss;
+  const std::string last = outcome.last_line();
+  ASSERT_TRUE(std::regex_search(last, loss, std::regex("loss ([0-9.]+)"))) << last;
+  EXPECT_LT(std::stod(loss[1]), 0.01) << last;  // of the standardised numbers, whose variance is 1
+  EXPECT_EQ(run("evaluate run").last_line(), last);
+  write("new.csv", "a\n2.5\n");
+  const Outcome said = run("predict run new.csv");
+  EXPECT_NEAR(std::stod(said.out.substr(said.out.find("  "))), 1050000, 10000) << said.out << said.err;
+  EXPECT_GT(metric_in(run(line + "--out plain"), "mae"), 100000);
+  expect_failure(run("train --model mlp --data 'digits?train=20&test=10' --set data.targets=standard"),
+                 "data.targets: the targets are classes");
+}
+
+TEST_F(TrainCli, MetricsAndLossesOfAnotherTaskAreRefused) {
+  std::string table = "a,y\n";
+  for (int i = 0; i < 40; ++i) table += std::to_string(i % 5) + ".5," + std::to_string(i % 7) + ".25\n";
+  write("table.csv", table);
+  const std::string numbers = "train --model mlp --data 'csv:table.csv?regression' --out run ";
+  for (const char* metric : {"accuracy", "top5", "f1_macro", "auc", "log_loss"})
+    expect_failure(run(numbers + "--set train.metrics=" + metric), "it is of classes");
+  expect_failure(run(numbers + "--set train.loss=cross_entropy"), "it is of classes");
+  const std::string digits = "train --model mlp --data 'digits?train=20&test=10' --set train.epochs=0 --out ";
+  expect_failure(run(digits + "run --set train.metrics=[mae]"), "it is of numbers");
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+  ASSERT_EQ(run(digits + "digits").code, 0);
+  expect_failure(run("evaluate digits --metric r2"), "it is of numbers");
+}
+
+TEST_F(TrainCli, DataInfoListsTheColumnsOfATable) {
+  std::string table = "ID,city,size,y\n";
+  for (int i = 0; i < 40; ++i)
+    table += std::to_string(i) + (i % 2 == 0 ? ",rome," : ",oslo,") + (i == 3 ? "" : "2.5") + ",no\n";
+  write("table.csv", table);
+  const Outcome good = run("data info csv:table.csv");
+  ASSERT_EQ(good.code, 0) << good.err;
+  for (const char* line :
+       {"column  type          missing  use\n",
+        "ID      whole number  0        feature; looks like an identifier (by its name)\n",
+        "city    text          0        feature, one-hot of 2 values\n",
+        "size    number        1        feature\n", "y       text          0        label\n"})
+    EXPECT_NE(good.out.find(line), std::string::npos) << good.out;
+  // The columns are listed of a table that is refused, too.
+  const Outcome refused = run("data info 'csv:table.csv?one_hot=1'");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.out.find("city    text          0        refused: 2 values"), std::string::npos)
+      << refused.out;
+  EXPECT_NE(refused.err.find("drop=city"), std::string::npos) << refused.err;
 }
 
 TEST_F(TrainCli, ATestFolderWithoutAClassKeepsTheNumbersOfTheOthers) {
@@ -593,6 +655,171 @@ TEST_F(TrainCli, AModelOfProbabilitiesIsMeasuredAndReadAsSuch) {
   EXPECT_TRUE(std::regex_match(
       said.out, std::regex(R"(new\.csv\[0\]  high (0\.9|1\.0).*\nnew\.csv\[1\]  low (0\.9|1\.0).*\n)")))
       << said.out << said.err;
+}
+
+// Folders of tests/data/make_pretrained.py: as transformers leaves them.
+class PublishedWeights : public TrainCli {
+ protected:
+  PublishedWeights() {
+    fs::copy(fs::path(SYSTOLE_TEST_DATA) / "pretrained", folder_ / "pretrained", fs::copy_options::recursive);
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += static_cast<char>('a' + i * 7 % 26);
+    write("text.txt", text);
+  }
+  Outcome train(const std::string& model, const std::string& weights, const std::string& more = "") {
+    return run("train --model " + model +
+               " --data 'text:text.txt?window=8&stride=8' --set model.weights=pretrained/" + weights +
+               " --set train.epochs=0 --set train.verbose=0 --set train.plots=false --out run --fresh " +
+               more);
+  }
+};
+
+TEST_F(PublishedWeights, Gpt2WithoutAPrefixIsTakenWholeWithItsSettings) {
+  for (const char* weights : {"gpt2", "gpt2/model.safetensors"}) {
+    const Outcome outcome = train("gpt2", weights);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("28 of 28 arrays"), std::string::npos) << outcome.out;
+  }
+  const SavedModel model = load(folder_ / "run" / "model.safetensors");
+  const auto arrays = io::load_npz(folder_ / "pretrained/gpt2/expected.npz");
+  const auto first_8 = [](const Literal& values) { return Tensor(values)[{all, slice(0, 8)}]; };
+  const Tensor given = model(first_8(arrays[0].value)), wanted = first_8(arrays[1].value);
+  EXPECT_LT(max(abs(given.to(DType::f64) - wanted)).item<double>(), 1e-3);
+}
+
+TEST_F(PublishedWeights, SettingsThatContradictConfigJsonAreRefused) {
+  expect_failure(train("gpt2", "gpt2", "--set model.heads=2"),
+                 "model.heads is not that of the weights, as config.json beside them says");
+  expect_failure(train("lstm", "gpt2"), "of the family gpt2");
+  expect_failure(train("bert", "gpt2"), "of the family gpt2");
+  write("pretrained/gpt2/config.json", "{\"model_type\": \"llama\"}");
+  expect_failure(train("gpt2", "gpt2"), "of the family llama");
+}
+
+TEST_F(PublishedWeights, BlocksThatStayNewAreRefusedUnlessTold) {
+  fs::remove(folder_ / "pretrained/gpt2/config.json");
+  const std::string sizes =
+      "--set model.vocabulary=40 --set model.width=16 --set model.heads=4 --set model.length=12 ";
+  expect_failure(train("gpt2", "gpt2", sizes + "--set model.layers=3"),
+                 "12 of the model's 40 arrays have no value in it: h.2.");
+  expect_failure(train("gpt2", "gpt2", sizes + "--set model.layers=1"),
+                 "it has blocks that the model has not: h.1.");
+  for (const char* flag : {"--partial-weights", "--set model.partial_weights=true"}) {
+    const Outcome more = train("gpt2", "gpt2", sizes + "--set model.layers=3 " + flag);
+    ASSERT_EQ(more.code, 0) << more.err;
+    EXPECT_NE(more.out.find("28 of 40 arrays"), std::string::npos) << more.out;
+  }
+  const Outcome fewer = train("gpt2", "gpt2", sizes + "--set model.layers=1 --partial-weights");
+  EXPECT_NE(fewer.out.find("left out: h.1."), std::string::npos) << fewer.out << fewer.err;
+}
+
+TEST_F(PublishedWeights, AHeadOfOtherClassesIsNew) {
+  std::vector<std::int32_t> words, labels;
+  for (int i = 0; i < 40; ++i) {
+    for (int k = 0; k < 6; ++k) words.push_back(2 + (i * 5 + k) % 38);
+    labels.push_back(i % 2);
+  }
+  io::save_npz(folder_ / "texts.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::int32_t>({40, 6}, words)},
+                                           {"y", Literal::of<std::int32_t>({40}, labels)}});
+  const Outcome outcome =
+      run("train --model bert --data npz:texts.npz --set model.weights=pretrained/roberta_classify --set "
+          "train.epochs=1 "
+          "--set train.verbose=0 --set train.plots=false --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("new: classifier.weight, classifier.bias"), std::string::npos) << outcome.out;
+}
+
+TEST_F(TrainCli, ADamagedPictureStopsOrIsSkippedAndCounted) {
+  for (int i = 0; i < 16; ++i) {
+    const fs::path folder = folder_ / "pictures" / (i % 2 == 0 ? "dark" : "light");
+    fs::create_directories(folder);
+    const std::vector<std::uint8_t> pixels(64, i % 2 == 0 ? 10 : 240);
+    io::save_png(folder / (std::to_string(i) + ".png"), Literal::of<std::uint8_t>({8, 8}, pixels));
+  }
+  write("pictures/dark/6.png", "no picture");
+  const std::string line =
+      "train --data 'images:pictures?channels=1&size=8' --set 'model.layers=[flatten, dense 2]' --set "
+      "train.epochs=2 "
+      "--set train.batch=4 --set train.verbose=0 --set train.plots=false --out run --fresh ";
+  const Outcome stopped = run(line);
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_NE(stopped.err.find("6.png"), std::string::npos) << stopped.err;
+  const Outcome skipped = run(line + "--set data.on_bad=skip");
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_NE(skipped.out.find("1 sample could not be read"), std::string::npos) << skipped.out;
+  expect_failure(run(line + "--set data.on_bad=skp"), "did you mean skip?");
+}
+
+TEST_F(TrainCli, ALanguageModelOnTokensOfAnArray) {
+  // The next token is the one after it, round 11.
+  std::vector<std::int64_t> x, y;
+  for (std::int64_t i = 0; i < 60; ++i)
+    for (std::int64_t k = 0; k < 8; ++k) {
+      x.push_back((i + k) % 11);
+      y.push_back((i + k + 1) % 11);
+    }
+  io::save_npz(folder_ / "tokens.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::int64_t>({60, 8}, x)},
+                                           {"y", Literal::of<std::int64_t>({60, 8}, y)}});
+  const std::string more =
+      " --data npz:tokens.npz --set train.epochs=20 --set train.lr=0.01 --set train.batch=12 --set "
+      "train.verbose=0 --set train.plots=false ";
+  const Outcome outcome = run(
+      "train --model gpt2 --set model.layers=1 --set model.width=16 --set model.heads=2 --out run" + more);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(metric_in(outcome, "accuracy"), 0.95) << outcome.out;
+  EXPECT_EQ(run("evaluate run").last_line(), outcome.last_line());
+  EXPECT_EQ(run("evaluate run --data npz:tokens.npz").code, 0);
+  io::save_npy(folder_ / "new.npy", Literal::of<std::int32_t>({8}, {3, 4, 5, 6, 7, 8, 9, 10}));
+  const Outcome said = run("predict run new.npy");
+  EXPECT_EQ(said.out, "new.npy  4 5 6 7 8 9 10 0\n") << said.err;
+  ASSERT_EQ(run("predict run new.npy --out out.npy").code, 0);
+  EXPECT_EQ(io::load_npy(folder_ / "out.npy").type(), (Type{DType::f32, {1, 8, 11}}));
+  for (const char* model : {"lstm", "bert"})
+    EXPECT_EQ(run(std::string("train --model ") + model + " --out " + model + more + "--set train.epochs=1 " +
+                  (model[0] == 'b' ? "--set model.layers=1 --set model.width=8 --set model.heads=2" : ""))
+                  .code,
+              0)
+        << model;
+  // Words that the model does not know, and labels that are none.
+  expect_failure(run("train --model lstm --set model.vocabulary=5 --out small" + more), "model.vocabulary");
+  y[3] = -1;
+  io::save_npz(folder_ / "tokens.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::int64_t>({60, 8}, x)},
+                                           {"y", Literal::of<std::int64_t>({60, 8}, y)}});
+  expect_failure(run("train --model lstm --out small" + more), "sample 0: y");
+}
+
+TEST_F(TrainCli, SegmentationOfPicturesOfAnArray) {
+  // Bright pixels are class 1; the upper border does not count.
+  std::vector<std::uint8_t> x;
+  std::vector<std::int32_t> y;
+  for (int i = 0; i < 40; ++i)
+    for (int row = 0; row < 6; ++row)
+      for (int column = 0; column < 6; ++column) {
+        const bool bright = (i * 7 + row * 5 + column * 3) % 4 < 2, border = row == 0;
+        x.push_back(bright ? 220 : 30);
+        y.push_back(border ? 255 : bright ? 1 : 0);
+      }
+  io::save_npz(folder_ / "masks.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::uint8_t>({40, 6, 6}, x)},
+                                           {"y", Literal::of<std::int32_t>({40, 6, 6}, y)}});
+  const std::string line =
+      "train --data npz:masks.npz --set train.loss_options='{ignore_index = 255}' --set train.epochs=30 "
+      "--set "
+      "train.lr=0.05 --set train.batch=8 --set train.verbose=0 --set train.plots=false ";
+  const Outcome outcome = run(line + "--set 'model.layers=[conv 4 3x3 pad same relu, conv 2 1x1]' --out run");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(metric_in(outcome, "accuracy"), 1.0) << outcome.out;
+  EXPECT_EQ(run("evaluate run").last_line(), outcome.last_line());
+  std::vector<std::uint8_t> picture(36, 30);
+  picture[7] = 220;
+  io::save_png(folder_ / "new.png", Literal::of<std::uint8_t>({6, 6}, picture));
+  const Outcome said = run("predict run new.png");
+  EXPECT_NE(said.out.find(" 0 1 0 "), std::string::npos) << said.out << said.err;
+  EXPECT_NE(said.out.find("of 36"), std::string::npos) << said.out;
+  expect_failure(run(line + "--set 'model.layers=[flatten, dense 2]' --out other"), "[6,6,2]");
 }
 
 TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {

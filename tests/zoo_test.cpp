@@ -54,11 +54,16 @@ Tensor hashed(const std::string& name, const Shape& shape) {
 }
 
 State state_of(const nlohmann::ordered_json& wanted) {
+  // The second names of parameters that are tied in PyTorch.
+  const std::map<std::string, std::string> tied{
+      {"cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"},
+      {"cls.predictions.decoder.bias", "cls.predictions.bias"}};
   State state;
   for (const auto& [name, sizes] : wanted.at("state").items()) {
     Shape shape;
     for (const std::int64_t size : sizes.get<std::vector<std::int64_t>>()) shape.push_back(size);
-    state.emplace(name, hashed(name, shape));
+    const auto first = tied.find(name);
+    state.emplace(name, hashed(first == tied.end() ? name : first->second, shape));
   }
   return state;
 }

@@ -13,6 +13,7 @@
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
 #include "systole/data/audio.h"
+#include "systole/data/bad_samples.h"
 #include "systole/data/folds.h"
 #include "systole/data/labels.h"
 #include "systole/data/loader.h"

@@ -9,6 +9,7 @@
 #include "systole/compile.h"
 #include "systole/data.h"
 #include "systole/io.h"
+#include "systole/io/pretrained.h"
 #include "systole/ir.h"
 #include "systole/nn.h"
 #include "systole/ops.h"

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "data/fetch.h"
+#include "data/open.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
 
@@ -41,7 +45,46 @@ int get(const std::string& name, std::string folder, std::string base) {
   return 0;
 }
 
+std::string_view type_name(data::CsvType type) {
+  switch (type) {
+    case data::CsvType::kInteger: return "whole number";
+    case data::CsvType::kNumber: return "number";
+    case data::CsvType::kText: return "text";
+    case data::CsvType::kAuto: break;
+  }
+  return "";
+}
+
+std::string use_of(const data::CsvColumn& column) {
+  std::string use;
+  switch (column.use) {
+    case data::ColumnUse::kFeature: use = "feature"; break;
+    case data::ColumnUse::kOneHot: use = fmt::format("feature, one-hot of {} values", column.distinct); break;
+    case data::ColumnUse::kTooManyValues: use = fmt::format("refused: {} values", column.distinct); break;
+    case data::ColumnUse::kLabel: use = "label"; break;
+    case data::ColumnUse::kLeftOut: use = "left out"; break;
+  }
+  return column.identifier.empty() ? use
+                                   : fmt::format("{}; looks like an identifier ({})", use, column.identifier);
+}
+
+// A line for each column of a table: its type, what is made of it, how many cells are missing.
+void put_columns(const std::vector<data::CsvColumn>& table) {
+  if (table.empty()) return;
+  std::vector<std::array<std::string, 4>> lines{{"column", "type", "missing", "use"}};
+  for (const data::CsvColumn& column : table)
+    lines.push_back(
+        {column.name, std::string(type_name(column.type)), std::to_string(column.missing), use_of(column)});
+  std::array<int, 3> widths{};
+  for (const auto& line : lines)
+    for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], columns(line[i]));
+  for (const auto& line : lines)
+    put(fmt::format("{}  {}  {}  {}\n", padded(line[0], widths[0]), padded(line[1], widths[1]),
+                    padded(line[2], widths[2]), line[3]));
+}
+
 int info(const std::string& spec) {
+  put_columns(data::columns_of(spec));
   const data::TrainTest set = data::open(spec);
   put(fmt::format("{}\n", set.train.info().to_string()));
   if (!set.test.empty()) put(fmt::format("{}\n", set.test.info().to_string()));

@@ -70,9 +70,15 @@ int run(const Options& options) {
   for (const std::string& metric : options.metrics) settings.train.metrics.push_back(metric);
   if (options.data.empty() && settings.data.source.empty())
     throw UsageError("the model does not say what it was trained on: give --data");
-  const data::Source data = options.data.empty() ? open_data(settings).test
-                                                 : open_test_data(options.data, settings, model.classes(),
-                                                                  features_of(model), rate_of(model));
+  BadCounts bad;
+  data::Source data;
+  if (options.data.empty()) {
+    const TrainingData trained = open_data(settings, features_of(model));
+    data = trained.test;
+    bad = trained.bad;
+  } else {
+    data = open_test_data(options.data, settings, model.classes(), features_of(model), rate_of(model), &bad);
+  }
   if (data.empty())
     throw Error(ErrorKind::kInvalidArgument, options.model, "the run had no test data", "--data SOURCE");
   const Measures measures = measure(model, data, settings.train, options.batch);
@@ -83,6 +89,8 @@ int run(const Options& options) {
     log(LogLevel::warn, fmt::format("{}: {}", options.model, measures.non_finite));
   }
   put(fmt::format("{} {}\n", coloured(Colour::bold, padded("data", 7)), data.info().to_string()));
+  if (const std::string text = described(bad); !text.empty())
+    put(fmt::format("{} {}\n", coloured(Colour::bold, padded("skipped", 7)), text));
   if ((options.report || !options.confusion.empty()) && measures.truth.empty())
     throw UsageError("--report and --confusion are for data with classes");
   if (options.report) {

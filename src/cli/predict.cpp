@@ -54,6 +54,20 @@ std::string described(std::span<const float> row, const std::vector<std::string>
   return fmt::format("{}", fmt::join(parts, "  "));
 }
 
+// The most probable class at each place of one sample, [places,classes], as many as a line has room for.
+std::string places_text(std::span<const float> values, std::size_t classes,
+                        const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 32;
+  std::string text;
+  for (std::size_t i = 0; i < values.size() / classes; ++i) {
+    if (i == kShown) return text + fmt::format(" … of {}; --out keeps all", values.size() / classes);
+    const std::span<const float> row = values.subspan(i * classes, classes);
+    const auto best = static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+    text += (i == 0 ? "" : " ") + (best < names.size() ? names[best] : std::to_string(best));
+  }
+  return text;
+}
+
 int write(const Options& options, const SavedModel& model) {
   if (!options.inputs.empty() || !options.out.empty())
     throw UsageError("a model that writes text takes --prompt, and no files");
@@ -73,25 +87,29 @@ int run(const Options& options) {
   if (options.inputs.empty()) throw UsageError("INPUT is required: pictures, .npy, .csv or .wav files");
   const Settings settings = settings_of(model);
   std::vector<float> all;
-  std::int64_t count = 0, width = 0;
+  std::int64_t count = 0;
+  Shape shape;
   for (const std::string& file : options.inputs) {
     const InputRows rows = read_rows(file, model, settings, options.invert);
     const auto [result, non_finite] = predict_rows(model, rows.rows, "");
     if (!non_finite.empty()) log(LogLevel::warn, fmt::format("{}: {}", file, non_finite));
     const std::span<const float> values = result.values<float>();
-    width = result.dims()[1];
+    shape = result.shape();
     count += result.dims()[0];
+    const auto classes = static_cast<std::size_t>(shape[static_cast<std::size_t>(shape.rank()) - 1].value());
+    const std::size_t size = values.size() / rows.names.size();
     all.insert(all.end(), values.begin(), values.end());
     if (!options.out.empty()) continue;
     for (std::size_t i = 0; i < rows.names.size(); ++i)
-      put(fmt::format(
-          "{}  {}\n", printable(rows.names[i]),
-          described(values.subspan(i * static_cast<std::size_t>(width), static_cast<std::size_t>(width)),
-                    model.classes(), options.top)));
+      put(fmt::format("{}  {}\n", printable(rows.names[i]),
+                      has_places(model)
+                          ? places_text(values.subspan(i * size, size), classes, model.classes())
+                          : described(values.subspan(i * size, size), model.classes(), options.top)));
   }
   if (!options.out.empty()) {
-    io::save_npy(options.out, Literal::of<float>({count, width}, all));
-    put(fmt::format("{}: f32[{},{}]\n", options.out, count, width));
+    shape[0] = count;
+    io::save_npy(options.out, Literal::of<float>(shape, all));
+    put(fmt::format("{}: {}\n", options.out, Type{DType::f32, shape}.to_string()));
   }
   return 0;
 }

@@ -267,7 +267,7 @@ TrainingData random_data(const BuiltModel& model, const Settings& settings, std:
   data.input = model.input;
   const bool is_text = is_integer(model.input.dtype);
   const Shape& output = model.output;
-  data.task = output.rank() > 1 || is_text ? Task::words : Task::classes;
+  data.task = output.rank() > 1 || is_text ? Task::places : Task::classes;
   if (output.rank() == 1 && is_text) data.task = Task::classes;
   data.outputs = output.rank() == 0 ? 1 : output[static_cast<std::size_t>(output.rank() - 1)].value();
   // Enough that no epoch ends, if that is not too much.
@@ -277,7 +277,7 @@ TrainingData random_data(const BuiltModel& model, const Settings& settings, std:
       std::max(std::min(most, steps * settings.train.batch), 4 * settings.train.batch);
   const Literal x = random_array({model.input.dtype, with_batch(samples, model.input.shape)}, 1).literal();
   Shape labels{samples};
-  for (int i = 0; data.task == Task::words && i + 1 < output.rank(); ++i)
+  for (int i = 0; data.task == Task::places && i + 1 < output.rank(); ++i)
     labels.push_back(output[static_cast<std::size_t>(i)]);
   data.train = data::arrays(x, Literal::full({DType::i32, labels}, 0)).named("random numbers");
   return data;
@@ -327,7 +327,8 @@ Made profile_training(const Options& options, Settings settings) {
     data = random_data(model, settings, options.skip + 3 * options.steps + 128);
   } else {
     data = open_data(settings);
-    model = build_model(settings.model, data.input, data.task, data.outputs);
+    model = build_model(settings.model, data);
+    model.module = with_targets(std::move(model.module), data.targets);
   }
   const std::int64_t outputs = model.output.empty() ? 1 : model.output[model.output.size() - 1].value();
   const Prepare prepare = make_prepare(settings.data, data, model.input.shape);

@@ -81,7 +81,7 @@ int run(const Options& options) {
   BuiltModel model;
   if (from_file && options.input.empty() && !settings.data.source.empty()) {
     const TrainingData data = open_data(settings);
-    model = build_model(settings.model, data.input, data.task, data.outputs);
+    model = build_model(settings.model, data);
   } else {
     model = build_model(settings.model);
   }

@@ -32,7 +32,7 @@ struct Options {
   std::string file, model, data, device, out;
   std::vector<std::string> sets;
   std::array<std::string, std::size(kKeyOptions)> key_values;  // of kKeyOptions; empty: not given
-  bool fresh = false, keys = false, markdown = false;
+  bool fresh = false, partial_weights = false, keys = false, markdown = false;
   Trust trust;
 };
 
@@ -94,6 +94,7 @@ int run(const Options& options) {
   for (std::size_t i = 0; i < std::size(kKeyOptions); ++i)
     if (const std::string& value = options.key_values[i]; !value.empty())
       set_path(given, kKeyOptions[i], parse_value(value, option_of(kKeyOptions[i])));
+  if (options.partial_weights) set_path(given, "model.partial_weights", {true, "--partial-weights"});
   for (const std::string& assignment : options.sets) apply_set(given, assignment);
   prefer_command_line(given);
   Settings settings = settings_of(given);
@@ -126,6 +127,8 @@ Action add_train(CLI::App& app) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_flag("--fresh", options->fresh, "begin again in a folder that is there");
+  app.add_flag("--partial-weights", options->partial_weights,
+               "let more than the head be missing in model.weights and begin as new (model.partial_weights)");
   app.add_flag("--keys", options->keys, "list every key with its kind, default and meaning, and leave");
   app.add_flag("--markdown", options->markdown, "with --keys: as tables of docs/command_line.md");
   add_links_option(app, options->trust);

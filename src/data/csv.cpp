@@ -16,6 +16,7 @@
 
 #include "base/naming_file.h"
 #include "base/nearest.h"
+#include "data/csv_columns.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
@@ -120,10 +121,6 @@ Cells read_cells(std::string_view text, char delimiter, std::string_view file) {
   return cells;
 }
 
-bool is_missing(std::string_view cell) {
-  return cell.empty() || cell == "NA" || cell == "NaN" || cell == "nan" || cell == "N/A" || cell == "null";
-}
-
 template <class T>
 std::optional<T> parsed(std::string_view cell) {
   if (cell.starts_with('+')) cell.remove_prefix(1);
@@ -154,6 +151,47 @@ bool has_names(const Cells& cells) {
   for (std::size_t i = 0; i < first.size(); ++i)
     if (!is_number(first[i]) && !is_missing(first[i]) && is_number(second[i])) return true;
   return false;
+}
+
+// Whether a table of text alone begins with names: a line of different names, none of which is a value below,
+// though values occur again.
+bool has_names_over_text(const Cells& cells) {
+  if (cells.rows.size() < 3) return false;
+  const auto first = cells.of(cells.rows[0]);
+  const std::set<std::string_view> names(first.begin(), first.end());
+  if (names.size() != first.size()) return false;
+  bool repeated = false;
+  for (std::size_t c = 0; c < first.size(); ++c) {
+    if (is_missing(first[c]) || is_number(first[c])) return false;
+    std::set<std::string_view> values;
+    for (const Row& row : std::span(cells.rows).subspan(1)) {
+      if (row.count != first.size()) return false;
+      const std::string_view cell = cells.of(row)[c];
+      if (cell == first[c] || is_number(cell)) return false;
+      repeated |= !values.insert(cell).second;
+    }
+  }
+  return repeated;
+}
+
+// Whether the options name a cell of the first line.
+bool is_asked_for(const Cells& cells, const CsvOptions& options) {
+  const auto first = cells.of(cells.rows[0]);
+  const auto names = [&](const std::string& name) {
+    return !name.empty() && !is_number(name) && std::find(first.begin(), first.end(), name) != first.end();
+  };
+  return names(options.label) || std::any_of(options.features.begin(), options.features.end(), names) ||
+         std::any_of(options.drop.begin(), options.drop.end(), names) ||
+         std::any_of(options.types.begin(), options.types.end(),
+                     [&](const CsvTypeOf& type) { return names(type.column); });
+}
+
+CsvHeader header_of(const Cells& cells, const CsvOptions& options) {
+  if (options.header != CsvHeader::kAuto) return options.header;
+  if (has_counts(cells)) return CsvHeader::kCounts;
+  if (has_names(cells) || is_asked_for(cells, options) || has_names_over_text(cells))
+    return CsvHeader::kNames;
+  return CsvHeader::kNone;
 }
 
 CsvType type_of(std::span<const std::string_view> column) {
@@ -229,16 +267,16 @@ const Column& Table::operator[](std::string_view name) const {
 }
 
 Table parse_csv(std::string_view text, std::string_view file, const CsvOptions& options) {
+  require_utf8(text, file, "");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   const Cells cells = read_cells(text, options.delimiter != 0 ? options.delimiter : delimiter_of(text), file);
   if (cells.rows.empty()) fail(file, 1, "an empty table");
-  CsvHeader header = options.header;
-  if (header == CsvHeader::kAuto)
-    header = has_counts(cells) ? CsvHeader::kCounts : has_names(cells) ? CsvHeader::kNames : CsvHeader::kNone;
+  const CsvHeader header = header_of(cells, options);
   const std::span<const Row> rows = std::span(cells.rows).subspan(header == CsvHeader::kNone ? 0 : 1);
   const std::span<const std::string_view> first = cells.of(cells.rows[0]);
   Table table;
   table.rows = std::ssize(rows);
+  for (const Row& row : rows) table.lines.push_back(row.line);
   const std::size_t width = rows.empty() ? first.size() : rows[0].count;
   if (header == CsvHeader::kCounts) {
     if (!has_counts(cells))

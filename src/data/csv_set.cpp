@@ -1,16 +1,16 @@
-// A table as a set: its numbers as features, one column as the label.
+// A table as a set: its columns as features, one of them as the label.
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
-#include <optional>
+#include <numeric>
 #include <set>
 
+#include "base/log.h"
 #include "base/naming_file.h"
-#include "data/set_files.h"
+#include "data/csv_columns.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
 
@@ -18,103 +18,122 @@ namespace systole::data {
 
 namespace {
 
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size()) return {};
-  return value;
+std::string place_of(const Table& table, std::int64_t row, const Column& column, std::string_view file) {
+  return fmt::format("{}: line {}: sample {}: column {}", file, table.lines[static_cast<std::size_t>(row)],
+                     row, column.name);
+}
+
+bool is_missing_at(const Column& column, std::size_t row, const std::vector<double>& values) {
+  return column.values.dtype() == DType::i32
+             ? is_missing(column.categories[static_cast<std::size_t>(values[row])])
+             : std::isnan(values[row]);
+}
+
+// The rows that have a label. Throws kInvalidArgument for the others, unless they are to be left out.
+std::vector<std::int64_t> labelled_rows(const Table& table, const Column& label, const CsvOptions& options,
+                                        const std::string& file) {
+  const std::vector<double> values = label.values.to_doubles();
+  std::vector<std::int64_t> rows;
+  std::int64_t first = -1;
+  for (std::int64_t row = 0; row < table.rows; ++row) {
+    if (!is_missing_at(label, static_cast<std::size_t>(row), values))
+      rows.push_back(row);
+    else if (first < 0)
+      first = row;
+  }
+  const std::int64_t missing = table.rows - std::ssize(rows);
+  if (missing == 0) return rows;
+  if (!options.skip_unlabelled)
+    throw Error(ErrorKind::kInvalidArgument, place_of(table, first, label, file), "the label is missing",
+                "a label in every row, or skip_unlabelled to leave such rows out",
+                missing == 1 ? "an empty cell" : fmt::format("{} rows without one", missing));
+  log(LogLevel::warn,
+      fmt::format("{}: {} of {} rows have no {} and are left out", file, missing, table.rows, label.name));
+  return rows;
 }
 
 // The label's classes, and each row's among them.
-Literal classes_of(const Column& label, const Table& table, std::string_view file,
-                   std::vector<std::string>& classes) {
-  if (!label.categories.empty()) {
-    classes = label.categories;
-    return label.values;
-  }
+Literal classes_of(const Column& label, const Table& table, std::span<const std::int64_t> rows,
+                   std::string_view file, std::vector<std::string>& classes) {
   const std::vector<double> numbers = label.values.to_doubles();
+  const bool text = label.values.dtype() == DType::i32;
   std::set<double> distinct;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (std::isnan(numbers[i]) || std::abs(numbers[i]) > 0x1p53 || numbers[i] != std::floor(numbers[i]))
-      throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: sample {}: column {}", file, i, label.name),
-                  "the label is no class", "whole numbers or text, or regression set",
-                  fmt::format("{}", numbers[i]));
-    distinct.insert(numbers[i]);
+  for (const std::int64_t row : rows) {
+    const double number = numbers[static_cast<std::size_t>(row)];
+    if (std::abs(number) > 0x1p53 || number != std::floor(number))
+      throw Error(ErrorKind::kInvalidArgument, place_of(table, row, label, file), "the label is no class",
+                  "whole numbers or text, or regression set", fmt::format("{}", number));
+    distinct.insert(number);
   }
   std::map<double, std::int32_t> places;
   for (const double value : distinct) {
-    const std::int32_t place = static_cast<std::int32_t>(places.size());
-    places.emplace(value, place);
-    classes.push_back(fmt::format("{}", static_cast<std::int64_t>(value)));
+    places.emplace(value, static_cast<std::int32_t>(places.size()));
+    classes.push_back(text ? label.categories[static_cast<std::size_t>(value)]
+                           : fmt::format("{}", static_cast<std::int64_t>(value)));
   }
   if (table.classes.size() == classes.size()) classes = table.classes;
-  Literal result = Literal::uninitialized({DType::i32, {table.rows}});
+  Literal result = Literal::uninitialized({DType::i32, {std::ssize(rows)}});
   std::int32_t* out = result.mutable_values<std::int32_t>().data();
-  for (const double value : numbers) *out++ = places.find(value)->second;
+  for (const std::int64_t row : rows) *out++ = places.find(numbers[static_cast<std::size_t>(row)])->second;
   return result;
 }
 
-}  // namespace
-
-std::size_t column_place(std::string_view name, const Table& table, std::string_view where) {
-  for (std::size_t i = 0; i < table.columns.size(); ++i)
-    if (table.columns[i].name == name) return i;
-  const std::optional<std::int64_t> number = whole_number(name);
-  const std::int64_t count = std::ssize(table.columns);
-  if (number && *number >= -count && *number < count)
-    return static_cast<std::size_t>(*number < 0 ? *number + count : *number);
-  no_column(name, table, where);
+Literal numbers_of(const Column& label, std::span<const std::int64_t> rows, const std::string& file) {
+  if (label.values.dtype() == DType::i32)
+    throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: column {}", file, label.name),
+                "the label of a regression is a number", "numbers", "text");
+  const std::vector<double> values = label.values.to_doubles();
+  Literal y = Literal::uninitialized({DType::f32, {std::ssize(rows)}});
+  float* out = y.mutable_values<float>().data();
+  for (const std::int64_t row : rows) *out++ = static_cast<float>(values[static_cast<std::size_t>(row)]);
+  return y;
 }
 
-namespace {
+void warn_of_identifiers(const CsvPlan& plan, const std::string& file) {
+  for (const CsvColumn& column : plan.columns)
+    if (!column.identifier.empty())
+      log(LogLevel::warn,
+          fmt::format(
+              "{}: column {} looks like an identifier ({}), of which nothing can be learned for other "
+              "samples; drop={} leaves it out",
+              file, column.name, column.identifier, column.name));
+}
 
-Source read_set(const std::filesystem::path& file, const CsvOptions& options) {
-  const Table table = read_csv(file, options);
+}  // namespace
+
+CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options, const CsvFeatures* like) {
   const std::string where = file.string();
-  const std::size_t none = table.columns.size();
-  const std::size_t label = options.unlabelled      ? none
-                            : options.label.empty() ? none - 1
-                                                    : column_place(options.label, table, where);
-  std::set<std::size_t> dropped{label};
-  for (const std::string& name : options.drop) dropped.insert(column_place(name, table, where));
-  std::vector<std::size_t> features;
-  for (const std::string& name : options.features) features.push_back(column_place(name, table, where));
-  if (features.empty())
-    for (std::size_t i = 0; i < table.columns.size(); ++i)
-      if (!dropped.contains(i)) features.push_back(i);
-  if (features.empty())
-    throw Error(ErrorKind::kShape, where, "no columns are left to learn from",
-                "a label and at least one feature");
-  const std::size_t width = features.size();
-  Literal x = Literal::uninitialized({DType::f32, {table.rows, static_cast<std::int64_t>(width)}});
-  float* const out = x.mutable_values<float>().data();
-  for (std::size_t f = 0; f < width; ++f) {
-    const std::vector<double> values = table.columns[features[f]].values.to_doubles();
-    for (std::size_t row = 0; row < values.size(); ++row)
-      out[row * width + f] = static_cast<float>(values[row]);
-  }
+  const Table table = like != nullptr ? read_csv_like(file, options, *like) : read_csv(file, options);
+  const CsvPlan plan = plan_csv(table, options, where);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  if (!options.unlabelled) rows = labelled_rows(table, table.columns[plan.label], options, where);
+  CsvSet set;
+  set.features = like != nullptr ? *like : features_of(table, plan, options, where);
+  if (like == nullptr) warn_of_identifiers(plan, where);
+  const Literal x = encode(table, set.features, rows, where);
   const std::string name = file.filename().string();
-  if (options.unlabelled) return arrays(x).named(name);
-  const Column& column = table.columns[label];
-  if (options.regression) {
-    if (!column.categories.empty())
-      throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: column {}", where, column.name),
-                  "the label of a regression is a number", "numbers", "text");
-    Literal y = Literal::uninitialized({DType::f32, {table.rows}});
-    const std::vector<double> values = column.values.to_doubles();
-    std::transform(values.begin(), values.end(), y.mutable_values<float>().begin(),
-                   [](double value) { return static_cast<float>(value); });
-    return arrays(x, y).named(name, {"x", column.name});
+  if (options.unlabelled) {
+    set.source = arrays(x).named(name);
+  } else if (const Column& label = table.columns[plan.label]; options.regression) {
+    set.source = arrays(x, numbers_of(label, rows, where)).named(name, {"x", label.name});
+  } else {
+    std::vector<std::string> classes;
+    const Literal y = classes_of(label, table, rows, where, classes);
+    set.source = arrays(x, y).named(name, {}, classes);
   }
-  std::vector<std::string> classes;
-  const Literal y = classes_of(column, table, where, classes);
-  return arrays(x, y).named(name, {}, classes);
+  return set;
 }
 
-}  // namespace
+Literal read_features(const std::filesystem::path& file, const CsvFeatures& features) {
+  const Table table = read_csv_like(file, {}, features);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  return encode(table, features, rows, file.string());
+}
 
 Source csv(const std::filesystem::path& file, const CsvOptions& options) {
-  return naming_file(file, [&] { return read_set(file, options); });
+  return naming_file(file, [&] { return csv_set(file, options).source; });
 }
 
 }  // namespace systole::data

@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
+#include <map>
+#include <utility>
 
+#include "base/log.h"
 #include "base/naming_file.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
@@ -25,22 +29,67 @@ bool is_picture(const fs::path& file) {
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 
-// What the folder holds of this kind, by name. Hidden names are passed over.
-std::vector<std::string> names_in(const fs::path& folder, bool folders) {
+// What is passed over, by its kind.
+using PassedOver = std::map<std::string, std::int64_t>;
+
+std::string kind_of(const fs::path& file) {
+  std::string ending = file.extension().string();
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ending.empty() ? "without an ending" : ending;
+}
+
+void warn_of(const PassedOver& passed_over, const fs::path& folder) {
+  if (passed_over.empty()) return;
+  std::vector<std::pair<std::string, std::int64_t>> kinds(passed_over.begin(), passed_over.end());
+  std::stable_sort(kinds.begin(), kinds.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::int64_t all = 0;
+  std::vector<std::string> parts;
+  for (const auto& [kind, count] : kinds) {
+    all += count;
+    parts.push_back(fmt::format("{} {}", count, kind));
+  }
+  log(LogLevel::warn, fmt::format("{}: passed over {}: {}", folder.string(), all, fmt::join(parts, ", ")));
+}
+
+// What the folder holds of this kind, by name. Hidden names are passed over; of files, what is no picture is
+// counted.
+std::vector<std::string> names_in(const fs::path& folder, bool folders, PassedOver& passed_over) {
   std::vector<std::string> names;
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
     const std::string name = at->path().filename().string();
     if (name.starts_with('.')) continue;
     std::error_code unused;
-    if (folders ? at->is_directory(unused) : at->is_regular_file(unused) && is_picture(at->path()))
+    const bool is_folder = at->is_directory(unused),
+               picture = at->is_regular_file(unused) && is_picture(at->path());
+    if (folders ? is_folder : picture)
       names.push_back(name);
+    else if (!folders)
+      ++passed_over[is_folder ? "folder inside a class" : kind_of(at->path())];
   }
   if (code)
     throw Error(code == std::errc::no_such_file_or_directory ? ErrorKind::kNotFound : ErrorKind::kIo,
                 folder.string(), "cannot read the folder: " + code.message());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// Between two numbers of a mask there is none.
+Literal nearest_pixels(const Literal& picture, std::int64_t height, std::int64_t width) {
+  const std::int64_t from_height = picture.dims()[0], from_width = picture.dims()[1];
+  Literal result = Literal::uninitialized({picture.dtype(), {height, width}});
+  const std::size_t pixel = size_of(picture.dtype());
+  const std::byte* const in = picture.as_bytes().data();
+  std::byte* out = result.mutable_bytes();
+  for (std::int64_t y = 0; y < height; ++y)
+    for (std::int64_t x = 0; x < width; ++x, out += pixel) {
+      // The pixel that the middle of this one lies in.
+      const std::int64_t row = (2 * y + 1) * from_height / (2 * height);
+      const std::int64_t column = (2 * x + 1) * from_width / (2 * width);
+      std::memcpy(out, in + static_cast<std::size_t>(row * from_width + column) * pixel, pixel);
+    }
+  return result;
 }
 
 class PictureRows final : public Rows {
@@ -52,9 +101,13 @@ class PictureRows final : public Rows {
   Sample get(std::int64_t i) const override {
     const std::size_t at = static_cast<std::size_t>(i);
     Sample sample{naming_file(files_[at], [&] {
-      return io::load_picture(files_[at], {options_.channels, options_.largest_pixels});
+      return io::load_picture(
+          files_[at], {options_.channels, options_.largest_pixels, options_.mode, options_.upright});
     })};
-    if (options_.height != 0) sample = Transforms{Resize{options_.height, options_.width}}(std::move(sample));
+    if (options_.height != 0 && options_.mode != io::PictureMode::colours)
+      sample[0] = nearest_pixels(sample[0], options_.height, options_.width);
+    else if (options_.height != 0)
+      sample = Transforms{Resize{options_.height, options_.width}}(std::move(sample));
     if (!labels_.empty()) sample.push_back(Literal::scalar(labels_[at]));
     return sample;
   }
@@ -84,17 +137,26 @@ Source images_like(const fs::path& folder, const ImageOptions& options, std::vec
   if (options.channels != 1 && options.channels != 3)
     throw Error(ErrorKind::kInvalidArgument, "data::images", "wrong number of channels", "1 or 3",
                 fmt::format("{}", options.channels));
-  const std::vector<std::string> found = in_order(names_in(folder, true));
+  PassedOver passed_over;
+  const std::vector<std::string> found = in_order(names_in(folder, true, passed_over));
   if (classes.empty()) classes = found;
   std::vector<fs::path> files;
   std::vector<std::int32_t> labels;
   const auto add = [&](const fs::path& place, std::int32_t label) {
-    for (const std::string& name : names_in(place, false)) {
+    for (const std::string& name : names_in(place, false, passed_over)) {
       files.push_back(place / name);
       if (label >= 0) labels.push_back(label);
     }
   };
-  if (found.empty()) add(folder, -1);
+  if (found.empty()) {
+    add(folder, -1);
+  } else {
+    PassedOver beside;  // without the classes themselves
+    const std::size_t pictures = names_in(folder, false, beside).size();
+    beside.erase("folder inside a class");
+    for (const auto& [kind, count] : beside) passed_over[kind] += count;
+    if (pictures > 0) passed_over["picture beside the classes"] += static_cast<std::int64_t>(pictures);
+  }
   for (const std::string& name : found) {
     const auto at = std::find(classes.begin(), classes.end(), name);
     if (at == classes.end())
@@ -102,13 +164,16 @@ Source images_like(const fs::path& folder, const ImageOptions& options, std::vec
                   fmt::format("{}", fmt::join(classes, ", ")), name);
     add(folder / name, static_cast<std::int32_t>(at - classes.begin()));
   }
+  warn_of(passed_over, folder);
   if (files.empty())
     throw Error(ErrorKind::kNotFound, folder.string(), "no pictures",
                 "FOLDER/CLASS/*.png, .jpg or .jpeg, or pictures in the folder itself");
   const Dim height = options.height != 0 ? Dim(options.height) : Dim::symbol("height");
   const Dim width = options.height != 0 ? Dim(options.width) : Dim::symbol("width");
   const Type label{DType::i32, {}};
-  const Type picture{DType::u8, options.channels == 1 ? Shape{height, width} : Shape{height, width, 3}};
+  const bool flat = options.channels == 1 || options.mode != io::PictureMode::colours;
+  const Type picture{options.mode == io::PictureMode::gray16 ? DType::u16 : DType::u8,
+                     flat ? Shape{height, width} : Shape{height, width, 3}};
   Info info{folder.filename().string(), {}, std::ssize(files)};
   info.fields.push_back(Field{"x", picture, {}});
   if (!found.empty()) info.fields.push_back(Field{"y", label, classes});

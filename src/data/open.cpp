@@ -36,9 +36,9 @@ class Options {
     }
   }
 
-  bool flag(std::string_view name) {
+  bool flag(std::string_view name, bool otherwise = false) {
     const std::optional<std::string> value = take(name);
-    return value && *value != "0" && *value != "false";
+    return value ? *value != "0" && *value != "false" : otherwise;
   }
   std::string text(std::string_view name) { return take(name).value_or(""); }
   std::int64_t number(std::string_view name, std::int64_t otherwise) {
@@ -71,7 +71,24 @@ class Options {
     }
   }
 
-  std::int32_t rate = 0;  // of the sound that was read
+  // One of these words; `otherwise` when it is not given.
+  template <class T>
+  T choice(std::string_view name, std::initializer_list<std::pair<std::string_view, T>> known, T otherwise) {
+    const std::optional<std::string> value = take(name);
+    if (!value) return otherwise;
+    std::vector<std::string_view> words;
+    for (const auto& [word, choice] : known) {
+      if (word == *value) return choice;
+      words.push_back(word);
+    }
+    throw Error(ErrorKind::kInvalidArgument, spec_, fmt::format("wrong {}", name),
+                fmt::format("{}", fmt::join(words, ", ")), *value);
+  }
+
+  // What a reader needs and finds beside the samples.
+  const CsvFeatures* like = nullptr;
+  CsvFeatures features;
+  std::int32_t rate = 0;  // of the sound
 
  private:
   std::optional<std::string> take(std::string_view name) {
@@ -95,6 +112,12 @@ TrainTest image_folders(const fs::path& folder, Options& options) {
   const std::int64_t side = options.number("size", 0);
   images_as.height = options.number("height", side);
   images_as.width = options.number("width", side);
+  images_as.mode = options.choice<io::PictureMode>("mode",
+                                                   {{"colours", io::PictureMode::colours},
+                                                    {"index", io::PictureMode::index},
+                                                    {"gray16", io::PictureMode::gray16}},
+                                                   io::PictureMode::colours);
+  images_as.upright = options.flag("upright", true);
   options.finish();
   std::error_code code;
   if (!fs::is_directory(folder / "train", code)) return {images(folder, images_as), {}};
@@ -131,6 +154,25 @@ Source source_of(const std::vector<io::NamedArray>& all, const fs::path& file,
   }
 }
 
+CsvOptions csv_options(Options& options) {
+  CsvOptions as;
+  as.label = options.text("label");
+  as.features = options.list("features");
+  as.drop = options.list("drop");
+  as.regression = options.flag("regression");
+  as.unlabelled = options.flag("unlabelled");
+  as.skip_unlabelled = options.flag("skip_unlabelled");
+  as.one_hot = options.number("one_hot", as.one_hot);
+  as.header = options.choice<CsvHeader>("header",
+                                        {{"auto", CsvHeader::kAuto},
+                                         {"none", CsvHeader::kNone},
+                                         {"names", CsvHeader::kNames},
+                                         {"counts", CsvHeader::kCounts}},
+                                        CsvHeader::kAuto);
+  options.finish();
+  return as;
+}
+
 struct Kind {
   std::string_view name;
   bool needs_place;
@@ -161,14 +203,9 @@ const Kind kKinds[] = {
     {"images", true, image_folders},
     {"csv", true,
      [](const fs::path& p, Options& o) {
-       CsvOptions as;
-       as.label = o.text("label");
-       as.features = o.list("features");
-       as.drop = o.list("drop");
-       as.regression = o.flag("regression");
-       as.unlabelled = o.flag("unlabelled");
-       o.finish();
-       return TrainTest{csv(p, as), {}};
+       CsvSet set = csv_set(p, csv_options(o), o.like);
+       o.features = std::move(set.features);
+       return TrainTest{std::move(set.source), {}};
      }},
     {"npy", true,
      [](const fs::path& p, Options& o) {
@@ -231,32 +268,49 @@ Error wrong_place(std::string_view spec, const Kind& kind) {
                         kind.name, folder));
 }
 
+// "KIND:PLACE?OPTIONS" in its parts.
+struct Spec {
+  std::string_view kind, place, options;
+};
+Spec parts_of(std::string_view spec) {
+  Spec parts{.kind = spec.substr(0, spec.find_first_of(":?"))};
+  std::string_view rest = spec.substr(parts.kind.size());
+  if (rest.starts_with(':')) {
+    parts.place = rest.substr(1, rest.find('?') == std::string_view::npos ? rest.npos : rest.find('?') - 1);
+    rest.remove_prefix(1 + parts.place.size());
+  }
+  if (rest.starts_with('?')) rest.remove_prefix(1);
+  parts.options = rest;
+  return parts;
+}
+
 }  // namespace
 
 TrainTest open(std::string_view spec) { return open_all(spec).both; }
 
-Opened open_all(std::string_view spec) {
-  const std::string_view kind = spec.substr(0, spec.find_first_of(":?"));
-  std::string_view rest = spec.substr(kind.size());
-  std::string_view place;
-  if (rest.starts_with(':')) {
-    place = rest.substr(1, rest.find('?') == std::string_view::npos ? rest.npos : rest.find('?') - 1);
-    rest.remove_prefix(1 + place.size());
-  }
-  if (rest.starts_with('?')) rest.remove_prefix(1);
+Opened open_all(std::string_view spec, const CsvFeatures* like) {
+  const auto [kind, place, rest] = parts_of(spec);
   std::vector<std::string_view> names;
   for (const Kind& known : kKinds) {
     names.push_back(known.name);
     if (known.name != kind) continue;
     if (known.needs_place == place.empty()) throw wrong_place(spec, known);
     Options options(rest, "data " + std::string(spec));
+    options.like = like;
     TrainTest both = naming_file(fs::path(place), [&] { return known.read(fs::path(place), options); });
-    return {std::move(both), options.rate};
+    return {std::move(both), options.rate, std::move(options.features)};
   }
   const std::string_view meant = nearest(kind, names);
   throw Error(
       ErrorKind::kNotFound, "data " + std::string(spec), fmt::format("there is no kind of data '{}'", kind),
       meant.empty() ? fmt::format("{}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", meant));
+}
+
+std::vector<CsvColumn> columns_of(std::string_view spec) {
+  const auto [kind, place, rest] = parts_of(spec);
+  if (kind != "csv" || place.empty()) return {};
+  Options options(rest, "data " + std::string(spec));
+  return csv_columns(fs::path(place), csv_options(options));
 }
 
 Source npy(const fs::path& file) {

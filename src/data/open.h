@@ -3,16 +3,24 @@
 // data::open with what it learns beside the samples.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "data/csv_columns.h"
 #include "systole/data/sets.h"
 
 namespace systole::data {
 
 struct Opened {
   TrainTest both;
-  std::int32_t rate = 0;  // of sound, samples in a second
+  std::int32_t rate = 0;      // of sound, samples in a second
+  CsvFeatures features = {};  // of a table
 };
-Opened open_all(std::string_view spec);
+// With `like`, the features of a training, a table has those.
+Opened open_all(std::string_view spec, const CsvFeatures* like = nullptr);
+
+// The columns of "csv:FILE?…", also of one that data::open refuses; none of another kind.
+std::vector<CsvColumn> columns_of(std::string_view spec);
 
 }  // namespace systole::data

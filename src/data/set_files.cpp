@@ -6,6 +6,7 @@
 #include <cctype>
 #include <system_error>
 
+#include "io/json.h"
 #include "systole/base/error.h"
 
 namespace systole::data {
@@ -41,6 +42,50 @@ Literal class_numbers(std::span<const std::uint8_t> labels, std::int64_t classes
     out[i] = labels[i];
   }
   return numbers;
+}
+
+namespace {
+
+// Whether all that is not ASCII is in pairs of GBK, or in fours of GB18030.
+bool may_be_gbk(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto digit = [&](std::size_t i) { return byte(i) >= 0x30 && byte(i) <= 0x39; };
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (byte(at) < 0x80) continue;
+    if (byte(at) == 0x80 || byte(at) == 0xff || at + 1 >= text.size()) return false;
+    if (digit(at + 1)) {
+      if (at + 3 >= text.size() || !digit(at + 3)) return false;
+      at += 3;
+    } else if (byte(at + 1) >= 0x40 && byte(at + 1) != 0x7f && byte(at + 1) != 0xff) {
+      at += 1;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string_view encoding_of(std::string_view text) {
+  constexpr std::size_t kEnough = 4096;  // a UTF-16 file has a NUL in every other byte of ASCII
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
+      text.substr(0, kEnough).find('\0') != std::string_view::npos)
+    return "UTF-16";
+  return may_be_gbk(text) ? "GB18030" : "WINDOWS-1252";
+}
+
+}  // namespace
+
+void require_utf8(std::string_view text, std::string_view file, std::string_view otherwise) {
+  std::size_t good = std::min(io::utf8_prefix(text), text.find('\0'));
+  if (good >= text.size()) return;
+  const std::string_view encoding = encoding_of(text);
+  throw Error(
+      ErrorKind::kParse,
+      fmt::format("{}: line {}: byte {}", file,
+                  std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(good), '\n') + 1, good),
+      "the text is not UTF-8",
+      fmt::format("UTF-8{}; if it is {}, convert it: iconv -f {} -t UTF-8 FILE > NEW", otherwise,
+                  encoding == "GB18030" ? "GBK or GB18030" : encoding, encoding));
 }
 
 std::vector<std::string> in_order(std::vector<std::string> names) {

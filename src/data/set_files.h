@@ -40,6 +40,10 @@ std::size_t column_place(std::string_view name, const Table& table, std::string_
 Source images_like(const std::filesystem::path& folder, const ImageOptions& options,
                    std::vector<std::string> classes);
 
+// Throws kParse where the text is not UTF-8, with the encoding that it seems to have and how to convert it;
+// `otherwise` is what else the reader takes.
+void require_utf8(std::string_view text, std::string_view file, std::string_view otherwise);
+
 // Names in the order of a person: by their numbers where they differ in those, else by their letters.
 std::vector<std::string> in_order(std::vector<std::string> names);
 

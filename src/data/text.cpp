@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/naming_file.h"
+#include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
 #include "systole/data/vocabulary.h"
@@ -38,12 +39,10 @@ std::vector<std::string> bytes_vocabulary() {
 
 // UTF-8 sorts as its characters do.
 std::vector<std::string> characters_of(std::string_view text, std::string_view name) {
+  require_utf8(text, name, ", or bytes set");
   std::set<std::string_view> distinct;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = character(text.substr(at));
-    if (length == 0)
-      throw Error(ErrorKind::kParse, fmt::format("{}: byte {}", name, at), "not UTF-8",
-                  "UTF-8, or TextOptions::bytes set");
     distinct.insert(text.substr(at, length));
     at += length;
   }

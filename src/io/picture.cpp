@@ -5,11 +5,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "io/exif.h"
 #include "systole/base/error.h"
 
 #ifdef SYSTOLE_HAVE_PNG
@@ -40,10 +43,8 @@ constexpr std::int64_t kLargestSide = 1'000'000;
   return Literal::uninitialized({DType::u8, grey ? Shape{height, width} : Shape{height, width, 3}});
 }
 
-#ifdef SYSTOLE_HAVE_PNG
-
 // PIL's weights, in 1/65536.
-Literal grey_of(const Literal& colours) {
+[[maybe_unused]] Literal grey_of(const Literal& colours) {
   Literal made = uninitialized(colours.shape()[0].value(), colours.shape()[1].value(), true);
   const std::span<const std::uint8_t> in = colours.values<std::uint8_t>();
   const std::span<std::uint8_t> out = made.mutable_values<std::uint8_t>();
@@ -52,6 +53,8 @@ Literal grey_of(const Literal& colours) {
         (in[3 * i] * 19595u + in[3 * i + 1] * 38470u + in[3 * i + 2] * 7471u + 0x8000u) >> 16);
   return made;
 }
+
+#ifdef SYSTOLE_HAVE_PNG
 
 struct PngInput {
   const std::byte* bytes;
@@ -74,14 +77,25 @@ void png_fail(png_structp png, png_const_charp message) {
 
 void png_ignore(png_structp, png_const_charp) {}
 
-// The header, with what is to be done to the pixels; false when libpng failed.
+// The header; false when libpng failed.
 bool png_start(png_structp png, png_infop info, std::uint64_t* stored_row) {
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_user_limits(png, kLargestSide, kLargestSide);
   png_read_info(png, info);
   *stored_row = png_get_rowbytes(png, info);
-  png_set_expand(png);  // palettes, few bits, transparent colours
-  png_set_scale_16(png);
+  return true;
+}
+
+// What is to be done to the pixels.
+bool png_prepare(png_structp png, png_infop info, PictureMode mode) {
+  if (setjmp(png_jmpbuf(png))) return false;
+  if (mode == PictureMode::colours) {
+    png_set_expand(png);  // palettes, few bits, transparent colours
+    png_set_scale_16(png);
+  } else {
+    png_set_packing(png);  // 1, 2 and 4 bits as bytes of the same numbers
+    if constexpr (std::endian::native == std::endian::little) png_set_swap(png);
+  }
   png_set_strip_alpha(png);
   (void)png_set_interlace_handling(png);
   png_read_update_info(png, info);
@@ -93,6 +107,22 @@ bool png_pixels(png_structp png, png_bytepp rows) {
   png_read_image(png, rows);
   png_read_end(png, nullptr);
   return true;
+}
+
+// The numbers of a mask must be in the file: colours have none.
+void check_mode(png_structp png, png_infop info, PictureMode mode, std::string_view file) {
+  if (mode == PictureMode::colours) return;
+  const int type = png_get_color_type(png, info), depth = png_get_bit_depth(png, info);
+  const bool palette = type == PNG_COLOR_TYPE_PALETTE;
+  const bool grey = type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_GRAY_ALPHA;
+  const char* const kind = palette ? "a palette" : grey ? "grey" : "colours";
+  if (mode == PictureMode::index && !(palette || (grey && depth <= 8)))
+    throw Error(ErrorKind::kUnsupported, std::string(file), "mode index: the pixels are no small numbers",
+                "a palette, or grey of up to 8 bits (mode gray16 reads 16)",
+                fmt::format("{} of {} bits", kind, depth));
+  if (mode == PictureMode::gray16 && !grey)
+    throw Error(ErrorKind::kUnsupported, std::string(file), "mode gray16: the pixels are no grey",
+                "grey (mode index reads the numbers of a palette)", kind);
 }
 
 Literal parse_png(std::span<const std::byte> bytes, std::string_view file, const PictureOptions& options) {
@@ -112,23 +142,33 @@ Literal parse_png(std::span<const std::byte> bytes, std::string_view file, const
   png_set_read_fn(png, &input, png_read_bytes);
   std::uint64_t stored_row = 0;
   if (!png_start(png, info, &stored_row)) throw damaged();
+  check_mode(png, info, options.mode, file);
+  if (!png_prepare(png, info, options.mode)) throw damaged();
   const std::int64_t height = png_get_image_height(png, info), width = png_get_image_width(png, info);
   check_size(height, width, options, file);
   const std::int64_t channels = png_get_channels(png, info);
   const std::size_t row = png_get_rowbytes(png, info);
-  if ((channels != 1 && channels != 3) || row != static_cast<std::size_t>(width * channels))
+  const bool wide = png_get_bit_depth(png, info) == 16;  // of gray16 alone
+  if ((channels != 1 && channels != 3) || row != static_cast<std::size_t>(width * channels * (wide ? 2 : 1)))
     throw Error(ErrorKind::kUnsupported, std::string(file), "pixels of a strange form", "1 or 3 channels",
                 fmt::format("{}", channels));
   // Deflate makes at most 1032 bytes of one: what the file cannot hold is refused before memory is asked for.
   if (static_cast<std::uint64_t>(height) * stored_row / 1032 > bytes.size())
     throw Error(ErrorKind::kParse, std::string(file), "the file is too short for its size",
                 fmt::format("the pixels of {}×{}", height, width), fmt::format("{} bytes", bytes.size()));
-  Literal picture = uninitialized(height, width, channels == 1);
+  Literal picture = wide ? Literal::uninitialized({DType::u16, {height, width}})
+                         : uninitialized(height, width, channels == 1);
   std::byte* const data = picture.mutable_bytes();
   std::vector<png_bytep> rows;
   for (std::int64_t y = 0; y < height; ++y)
     rows.push_back(reinterpret_cast<png_bytep>(data) + static_cast<std::size_t>(y) * row);
   if (!png_pixels(png, rows.data())) throw damaged();
+  if (options.mode == PictureMode::gray16 && !wide) {
+    Literal numbers = Literal::uninitialized({DType::u16, {height, width}});
+    std::ranges::copy(picture.values<std::uint8_t>(), numbers.mutable_values<std::uint16_t>().begin());
+    return numbers;
+  }
+  if (options.mode != PictureMode::colours) return picture;
   if (channels == 3 && options.channels == 1) return grey_of(picture);
   if (channels == 1 && options.channels == 3) {
     Literal colours = uninitialized(height, width, false);
@@ -144,6 +184,64 @@ Literal parse_png(std::span<const std::byte> bytes, std::string_view file, const
 
 #ifdef SYSTOLE_HAVE_JPEG
 
+// Printing colours as Pillow shows them: files have 255 where there is no ink, as Adobe began it.
+Literal colours_of(const Literal& inks) {
+  Literal made = uninitialized(inks.shape()[0].value(), inks.shape()[1].value(), false);
+  const std::span<const std::uint8_t> in = inks.values<std::uint8_t>();
+  const std::span<std::uint8_t> out = made.mutable_values<std::uint8_t>();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t pixel = i / 3;
+    const unsigned ink = 255u - in[4 * pixel + i % 3], white = in[4 * pixel + 3];
+    const unsigned product = ink * white + 128;  // divided by 255, rounded
+    out[i] = static_cast<std::uint8_t>(white - ((product + (product >> 8)) >> 8));
+  }
+  return made;
+}
+
+// The file without bytes that belong to nothing between the segments of its header, which some cameras write;
+// empty where there are none.
+std::vector<std::byte> without_junk(std::span<const std::byte> file) {
+  const auto at = [&](std::size_t i) { return i < file.size() ? std::to_integer<unsigned>(file[i]) : 0u; };
+  std::vector<std::byte> clean;
+  std::size_t kept = 0;  // of the file, up to here
+  for (std::size_t i = 2; i + 4 <= file.size();) {
+    std::size_t marker = i;  // where the next one begins: FF and neither 0 nor FF
+    while (marker + 1 < file.size() && !(at(marker) == 0xff && at(marker + 1) != 0 && at(marker + 1) != 0xff))
+      ++marker;
+    const bool fill = std::all_of(file.begin() + static_cast<std::ptrdiff_t>(i),
+                                  file.begin() + static_cast<std::ptrdiff_t>(marker),
+                                  [](std::byte byte) { return byte == std::byte{0xff}; });
+    if (!fill) {
+      clean.insert(clean.end(), file.begin() + static_cast<std::ptrdiff_t>(kept),
+                   file.begin() + static_cast<std::ptrdiff_t>(i));
+      kept = marker;
+    }
+    const unsigned kind = at(marker + 1);
+    if (kind == 0xda || kind == 0xd9 || kind == 0x01 || (kind >= 0xd0 && kind <= 0xd7)) break;
+    i = marker + 2 + (at(marker + 2) << 8 | at(marker + 3));
+  }
+  if (kept > 0) clean.insert(clean.end(), file.begin() + static_cast<std::ptrdiff_t>(kept), file.end());
+  return clean;
+}
+
+bool has_end_mark(std::span<const std::byte> file) {
+  while (!file.empty() && file.back() == std::byte{0}) file = file.first(file.size() - 1);
+  return file.size() >= 2 && file[file.size() - 2] == std::byte{0xff} && file.back() == std::byte{0xd9};
+}
+
+// Of what a decoder warned of last: bytes too many, and before which marker. Before a restart marker they are
+// damage.
+enum class Junk { none, at_end, between_scans };
+Junk junk_in(tjhandle decoder) {
+  const std::string_view message = tjGetErrorStr2(decoder);
+  if (tjGetErrorCode(decoder) != TJERR_WARNING || message.find("extraneous bytes") == message.npos)
+    return Junk::none;
+  if (message.ends_with("0xd9")) return Junk::at_end;
+  return message.ends_with("0xda") || message.ends_with("0xc4") || message.ends_with("0xdb")
+             ? Junk::between_scans
+             : Junk::none;
+}
+
 Literal parse_jpeg(std::span<const std::byte> bytes, std::string_view file, const PictureOptions& options) {
   const tjhandle decoder = tjInitDecompress();
   if (decoder == nullptr)
@@ -156,29 +254,49 @@ Literal parse_jpeg(std::span<const std::byte> bytes, std::string_view file, cons
     return Error(ErrorKind::kParse, std::string(file),
                  fmt::format("libturbojpeg: {}", tjGetErrorStr2(decoder)));
   };
+  const std::vector<std::byte> clean = without_junk(bytes);
+  if (!clean.empty()) bytes = clean;
   const unsigned char* const data = reinterpret_cast<const unsigned char*>(bytes.data());
   int width = 0, height = 0, sampling = 0, space = 0;
   if (tjDecompressHeader3(decoder, data, bytes.size(), &width, &height, &sampling, &space) != 0)
     throw damaged();
   check_size(height, width, options, file);
-  if (space == TJCS_CMYK || space == TJCS_YCCK)
-    throw Error(ErrorKind::kUnsupported, std::string(file), "a picture in printing colours (CMYK)");
+  if (options.mode != PictureMode::colours)
+    throw Error(ErrorKind::kUnsupported, std::string(file), "a .jpg keeps no exact numbers",
+                "a .png file for mode index or gray16");
+  const bool printing = space == TJCS_CMYK || space == TJCS_YCCK;
   const bool grey = options.channels == 1 || (options.channels == 0 && space == TJCS_GRAY);
-  Literal picture = uninitialized(height, width, grey);
+  Literal picture =
+      printing ? Literal::uninitialized({DType::u8, {height, width, 4}}) : uninitialized(height, width, grey);
+  const auto decode = [&](int flags) {
+    return tjDecompress2(decoder, data, bytes.size(),
+                         reinterpret_cast<unsigned char*>(picture.mutable_bytes()), width, 0, height,
+                         printing ? TJPF_CMYK
+                         : grey   ? TJPF_GRAY
+                                  : TJPF_RGB,
+                         flags | TJFLAG_LIMITSCANS) == 0;
+  };
   // What is damaged in the middle is an error here, not a grey area; a picture of endless scans is cut short.
-  if (tjDecompress2(decoder, data, bytes.size(), reinterpret_cast<unsigned char*>(picture.mutable_bytes()),
-                    width, 0, height, grey ? TJPF_GRAY : TJPF_RGB,
-                    TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS) != 0)
-    throw damaged();
-  return picture;
+  // At bytes too many before the end mark all pixels are there; before another scan's marker there are more
+  // to come, in a file that is whole.
+  if (!decode(TJFLAG_STOPONWARNING)) {
+    const Junk junk = junk_in(decoder);
+    const bool whole = junk == Junk::at_end || (junk == Junk::between_scans && has_end_mark(bytes) &&
+                                                (decode(0) || junk_in(decoder) != Junk::none));
+    if (!whole) throw damaged();
+  }
+  if (!printing) return picture;
+  Literal colours = colours_of(picture);
+  return options.channels == 1 ? grey_of(colours) : colours;
 }
 
 #endif
 
 }  // namespace
 
-Literal parse_picture(std::span<const std::byte> bytes, std::string_view file,
-                      const PictureOptions& options) {
+namespace {
+
+Literal as_stored(std::span<const std::byte> bytes, std::string_view file, const PictureOptions& options) {
   if (options.channels != 0 && options.channels != 1 && options.channels != 3)
     throw Error(ErrorKind::kInvalidArgument, std::string(file), "wrong number of channels", "0, 1 or 3",
                 fmt::format("{}", options.channels));
@@ -201,6 +319,14 @@ Literal parse_picture(std::span<const std::byte> bytes, std::string_view file,
 #endif
   }
   throw Error(ErrorKind::kParse, fmt::format("{}: byte 0", file), "not a picture", "a .png or .jpg file");
+}
+
+}  // namespace
+
+Literal parse_picture(std::span<const std::byte> bytes, std::string_view file,
+                      const PictureOptions& options) {
+  const Literal picture = as_stored(bytes, file, options);
+  return options.upright ? upright(picture, exif_orientation(bytes)) : picture;
 }
 
 Literal load_picture(const std::filesystem::path& file, const PictureOptions& options) {

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "io/json.h"
+#include "io/tokenizer_pattern.h"
 #include "io/words.h"
 #include "systole/base/error.h"
 
@@ -164,6 +165,7 @@ std::filesystem::path existing(const std::filesystem::path& folder, const char* 
 }  // namespace
 
 Tokenizer Tokenizer::gpt2(const std::filesystem::path& folder) {
+  require_gpt2_pattern(folder);
   auto state = std::make_shared<State>();
   const std::filesystem::path names = existing(folder, "encoder.json", "vocab.json");
   std::unordered_map<std::string, int> ids;

@@ -46,12 +46,18 @@ void settle_statistics(const Inventory& found) {
   }
 }
 
-const Inventory::Part& head_part(const Inventory& found) {
+// Null for a model that does not end with a Linear layer.
+const Inventory::Part* last_linear(const Inventory& found) {
   for (auto part = found.parts.rbegin(); part != found.parts.rend(); ++part) {
     if (part->cells == part->cells_end) continue;
-    if (part->type == reflect::type_name<Linear> && part->cells_end == found.cells.size()) return *part;
+    if (part->type == reflect::type_name<Linear> && part->cells_end == found.cells.size()) return &*part;
     break;
   }
+  return nullptr;
+}
+
+const Inventory::Part& head_part(const Inventory& found) {
+  if (const Inventory::Part* part = last_linear(found)) return *part;
   throw Error(ErrorKind::kUnsupported, "fine-tuning", "the model has no head to tell from the rest",
               "a model that ends with a Linear layer",
               found.parts.empty() ? "nothing" : std::string(found.parts.back().type));
@@ -81,6 +87,13 @@ std::int64_t set_frozen(const Inventory& found, std::string_view pattern, bool f
   }
   settle_statistics(found);
   return count;
+}
+
+std::vector<std::string> head_names(const Inventory& found) {
+  std::vector<std::string> names;
+  if (const Inventory::Part* part = last_linear(found))
+    for (std::size_t i = part->cells; i < part->cells_end; ++i) names.push_back(found.cells[i].name);
+  return names;
 }
 
 Linear& head(const Inventory& found) {

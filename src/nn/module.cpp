@@ -8,10 +8,15 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "nn/parameter.h"
 #include "systole/base/error.h"
 #include "tensor/frame.h"
 
 namespace systole {
+
+bool nn::same_values(const Tensor& a, const Tensor& b) {
+  return a.type() == b.type() && std::ranges::equal(a.literal().as_bytes(), b.literal().as_bytes());
+}
 
 void Parameters::add(std::string name, Variable variable) {
   names_.push_back(std::move(name));
@@ -110,36 +115,86 @@ std::map<std::string, Tensor> state_dict(const Inventory& found) {
   return values;
 }
 
-void load(const Inventory& found, const std::map<std::string, Tensor>& values, bool strict) {
+namespace {
+
+// The value for a name, or for the name that old checkpoints have in its place.
+std::map<std::string, Tensor>::const_iterator value_of(const std::map<std::string, Tensor>& values,
+                                                       const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {{".weight", ".gamma"},
+                                                                         {".bias", ".beta"}};
+  const auto at = values.find(name);
+  if (at != values.end()) return at;
+  for (const auto& [now, old] : kOldNames)
+    if (name.ends_with(now)) return values.find(name.substr(0, name.size() - now.size()) + std::string(old));
+  return at;
+}
+
+// "module." where values begin with it and names do not, or the other way round.
+std::string difference_of(const std::map<std::string, Tensor>& values,
+                          const std::vector<std::string>& names) {
+  for (const auto& [theirs, value] : values)
+    for (const std::string& ours : names) {
+      const auto beginning = [](const std::string& longer, const std::string& shorter) {
+        return longer.size() > shorter.size() && longer.ends_with("." + shorter)
+                   ? longer.substr(0, longer.size() - shorter.size())
+                   : "";
+      };
+      if (const std::string more = beginning(theirs, ours); !more.empty())
+        return fmt::format("; the values' names begin with \"{}\"", more);
+      if (const std::string more = beginning(ours, theirs); !more.empty())
+        return fmt::format("; the module's names begin with \"{}\"", more);
+    }
+  return {};
+}
+
+}  // namespace
+
+LoadedState load(const Inventory& found, const std::map<std::string, Tensor>& values, bool strict) {
   std::vector<std::pair<Variable, Tensor>> assignments;
   std::set<std::string_view> known;
-  std::vector<std::string> missing, unexpected;
+  LoadedState state;
   for (Shared& shared : by_cell(found)) {
     const Tensor* value = nullptr;
     for (const std::string& name : shared.names) {
-      const auto at = values.find(name);
+      const auto at = value_of(values, name);
       if (at == values.end()) continue;
-      known.insert(at->first);
       if (at->second.shape() != shared.variable.shape())
         throw Error(ErrorKind::kShape, "load_state_dict", fmt::format("the value of \"{}\"", name),
                     shared.variable.type().to_string(), at->second.type().to_string());
+      const bool other = value != nullptr && !same_values(*value, at->second);
+      if (!other) known.insert(at->first);
       if (value == nullptr) value = &at->second;
+      if (other && strict)
+        throw Error(ErrorKind::kInvalidArgument, "load_state_dict",
+                    fmt::format("\"{}\" and \"{}\" are one Variable and have different values",
+                                shared.names[0], name),
+                    "one value, or a model in which they are not tied");
     }
-    if (value == nullptr)
-      missing.push_back(shared.names[0]);
-    else
+    if (value == nullptr) {
+      state.missing.push_back(shared.names[0]);
+    } else {
+      state.taken.push_back(shared.names[0]);
       assignments.emplace_back(shared.variable, value->to(shared.variable.dtype()));
+    }
   }
   for (const auto& [name, value] : values)
-    if (!known.contains(name)) unexpected.push_back(name);
-  if (strict && !(missing.empty() && unexpected.empty())) {
+    if (!known.contains(name)) state.left_over.push_back(name);
+  if (strict && !(state.missing.empty() && state.left_over.empty())) {
     std::string message;
-    if (!missing.empty()) message = fmt::format("missing: {}", fmt::join(missing, ", "));
-    if (!unexpected.empty())
-      message += fmt::format("{}unexpected: {}", message.empty() ? "" : "; ", fmt::join(unexpected, ", "));
+    if (!state.missing.empty()) message = fmt::format("missing: {}", fmt::join(state.missing, ", "));
+    if (!state.left_over.empty())
+      message +=
+          fmt::format("{}unexpected: {}", message.empty() ? "" : "; ", fmt::join(state.left_over, ", "));
+    if (state.taken.empty()) message += difference_of(values, state.missing);
     throw Error(ErrorKind::kNotFound, "load_state_dict", std::move(message));
   }
+  if (state.taken.empty() && !values.empty() && !state.missing.empty())
+    throw Error(ErrorKind::kNotFound, "load_state_dict",
+                fmt::format("none of the {} values has the name of a Variable of the module{}", values.size(),
+                            difference_of(values, state.missing)),
+                state.missing[0], values.begin()->first);
   for (auto& [variable, value] : assignments) variable.assign(value);
+  return state;
 }
 
 }  // namespace nn::detail

@@ -9,8 +9,9 @@
 
 namespace systole::nn {
 
-Variable new_parameter(Shape shape);  // f32 zeros
-Variable new_buffer(Literal value);   // not trainable
+Variable new_parameter(Shape shape);                 // f32 zeros
+Variable new_buffer(Literal value);                  // not trainable
+bool same_values(const Tensor& a, const Tensor& b);  // types and bits
 // PyTorch's default for the weights and biases of linear maps: uniform in ±1/√fan.
 void init_uniform_by_fan(Variable variable, std::int64_t fan);
 

@@ -58,9 +58,11 @@ class Request {
   std::int64_t classes(std::int64_t standard) const { return given_.classes > 0 ? given_.classes : standard; }
   bool has(const std::string& name) const { return given_.options.contains(name); }
 
-  std::int64_t integer(const std::string& name) const {
+  std::int64_t integer(const std::string& name) const { return integer(name, 1); }
+  std::int64_t integer(const std::string& name, std::int64_t least) const {
     const std::optional<std::int64_t> value = parsed<std::int64_t>(text(name));
-    if (!value || *value < 1) refuse(name, "a whole number of at least 1", text(name));
+    if (!value || *value < least)
+      refuse(name, fmt::format("a whole number of at least {}", least), text(name));
     return *value;
   }
   double probability(const std::string& name) const {
@@ -194,7 +196,11 @@ AnyModule make_gpt2(const Request& request) {
                       .heads = request.integer("heads"),
                       .vocabulary = request.vocabulary(),
                       .length = request.length(),
-                      .dropout = request.probability("dropout")}};
+                      .dropout = request.probability("dropout"),
+                      .intermediate = request.integer("intermediate", 0),
+                      .epsilon = request.probability("epsilon"),
+                      .activation = models::activation_named(request.word("activation")),
+                      .tied = request.flag("tied")}};
   models::init_gpt2(model);
   return model;
 }
@@ -206,8 +212,13 @@ AnyModule make_bert(const Request& request) {
                               .heads = request.integer("heads"),
                               .vocabulary = request.integer("vocabulary"),
                               .length = request.length(),
+                              .segments = request.integer("segments"),
+                              .intermediate = request.integer("intermediate", 0),
                               .dropout = request.probability("dropout"),
-                              .classes = request.classes(2)};
+                              .classes = request.classes(2),
+                              .epsilon = request.probability("epsilon"),
+                              .activation = models::activation_named(request.word("activation")),
+                              .padding = request.integer("padding", -1)};
   if (task == "classify") return models::BertClassifier(options);
   if (task == "hidden") return models::Bert(options);
   options.vocabulary = request.vocabulary();
@@ -217,7 +228,8 @@ AnyModule make_bert(const Request& request) {
 const std::vector<Model>& table() {
   static const std::vector<Model> models = [] {
     using models::ImageOptions;
-    const std::string words = "number of different words", length = "the most words at a time";
+    const std::string words = "number of different words", length = "the most words at a time",
+                      inner = "width of the inner dense layers; 0: four times the width";
     std::vector<Model> all{
         {{"mlp",
           "dense layers on the flattened example",
@@ -282,7 +294,11 @@ const std::vector<Model>& table() {
                      {"width", "768", "size of a word's vector"},
                      {"heads", "12", "of attention"},
                      {"length", "1024", length},
-                     {"dropout", "0", "on the embeddings and before each addition"}},
+                     {"dropout", "0", "on the embeddings and before each addition"},
+                     {"intermediate", "0", inner},
+                     {"epsilon", "1e-05", "of the norms"},
+                     {"activation", "gelu_tanh", "of the dense layers"},
+                     {"tied", "true", "whether the output layer is the word embedding"}},
                     {1024},
                     true},
                    make_gpt2});
@@ -294,7 +310,12 @@ const std::vector<Model>& table() {
                      {"width", "768", "size of a word's vector"},
                      {"heads", "12", "of attention"},
                      {"length", "512", length},
-                     {"dropout", "0.1", "after embeddings, attention and dense layers"}},
+                     {"dropout", "0.1", "after embeddings, attention and dense layers"},
+                     {"segments", "2", "kinds of segments"},
+                     {"intermediate", "0", inner},
+                     {"epsilon", "1e-12", "of the norms"},
+                     {"activation", "gelu", "of the dense layers"},
+                     {"padding", "-1", "RoBERTa's padding word, 1, after which positions count; -1: from 0"}},
                     {512},
                     true},
                    make_bert});

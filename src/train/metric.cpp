@@ -167,6 +167,7 @@ std::vector<std::string> names() {
 
 Metric by_name(std::string_view name, const Options& options) {
   Metric metric{.name = std::string(name)};
+  metric.of = Measured::classes;
   if (name == "accuracy") {
     metric.of_all = [options](const Numbers& o, const Numbers& t) { return accuracy(o, t, options); };
     if (options.ignore_index)
@@ -213,6 +214,7 @@ Metric by_name(std::string_view name, const Options& options) {
   for (const Regression& r : kRegressions)
     if (name == r.name) {
       metric.of_all = r.function;
+      metric.of = Measured::numbers;
       metric.higher_is_better = r.higher_is_better;
       if (r.per_sample != nullptr) metric.per_sample = r.per_sample;
       return metric;

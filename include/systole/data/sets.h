@@ -21,6 +21,7 @@
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
 #include "systole/data/source.h"
+#include "systole/io/picture.h"
 
 namespace systole::data {
 
@@ -43,19 +44,25 @@ SYSTOLE_API TrainTest embedded_digits(std::int64_t train = 20'000, std::int64_t 
 
 // Folders of pictures, one folder per class in the order of their names: FOLDER/CLASS/*.png, .jpg, .jpeg. A
 // folder without folders gives pictures without labels. Files are read when asked for. Pictures of different
-// sizes need Resize or Crop before they make a batch.
+// sizes need Resize or Crop before they make a batch. Other files, deeper folders and pictures beside the
+// classes are passed over, with one warning that counts them.
 struct ImageOptions {
-  int channels = 3;                       // 1: grey, [height,width]; 3: [height,width,3]
-  std::int64_t height = 0, width = 0;     // resized to this, when not 0
-  std::int64_t largest_pixels = 1 << 26;  // of one picture; more is kLimit
+  int channels = 3;                    // 1: grey, [height,width]; 3: [height,width,3]
+  std::int64_t height = 0, width = 0;  // resized to this, when not 0; numbers that are kept, to the nearest
+  std::int64_t largest_pixels = 1 << 26;            // of one picture; more is kLimit
+  io::PictureMode mode = io::PictureMode::colours;  // index and gray16 keep the numbers of a mask
+  bool upright = true;                              // turned as EXIF says
 };
 SYSTOLE_API Source images(const std::filesystem::path& folder, const ImageOptions& options = {});
 
 // Tables. A column is whole numbers (i64), numbers (f32), or text, kept as the i32 number of its category;
-// categories are in the order of their names. Quotes, CRLF and a byte order mark are understood. An empty
-// cell, or NA or NaN, is NaN in a column of numbers and its own category of text.
+// categories are in the order of their names. Quotes, CRLF and a byte order mark are understood; text that is
+// not UTF-8 is kParse, with how to convert it. A cell that is empty, NA, N/A, NaN, nan or null is missing:
+// NaN in a column of numbers and its own category of text.
 enum class CsvHeader {
-  kAuto,  // names, when a cell of the first line is no number though the cell below is; or counts
+  kAuto,  // names, when a cell of the first line is no number though the cell below is, when `label` or
+          // another option names a cell of it, or when all cells are text and none of the line occurs below;
+          // or counts
   kNone,
   kNames,
   kCounts,  // scikit-learn's: samples, features, class names
@@ -72,7 +79,9 @@ struct CsvOptions {
   std::vector<CsvTypeOf> types = {};       // else found from the cells
   bool regression = false;                 // the label is a number, f32, and no class
   bool unlabelled = false;                 // no label: x alone
-  char delimiter = 0;                      // 0: the comma, semicolon or tab that the first line has most of
+  bool skip_unlabelled = false;            // rows whose label is missing are left out, else kInvalidArgument
+  std::int64_t one_hot = 32;  // a feature of text has at most so many values, else kInvalidArgument
+  char delimiter = 0;         // 0: the comma, semicolon or tab that the first line has most of
   CsvHeader header = CsvHeader::kAuto;
   std::uint64_t largest_bytes = std::uint64_t{1} << 32;  // of the unpacked text
 };
@@ -85,12 +94,34 @@ struct Table {
   std::vector<Column> columns;
   std::int64_t rows = 0;
   std::vector<std::string> classes;  // named by a header of counts
+  std::vector<std::int64_t> lines;   // of the file, from 1, where each row begins
 
   SYSTOLE_API const Column& operator[](std::string_view name) const;  // kNotFound with the nearest name
 };
 SYSTOLE_API Table read_csv(const std::filesystem::path& file, const CsvOptions& options = {});
 SYSTOLE_API Table parse_csv(std::string_view text, std::string_view file, const CsvOptions& options = {});
-// x: f32[features]; y: the class as i32, 0 up in the order of the labels, or f32 for regression.
+// What csv() makes of a column.
+enum class ColumnUse {
+  kFeature,        // one number of x
+  kOneHot,         // text: for each of its values a number of x, 1 in the rows that have it; none where it is
+                   // missing
+  kTooManyValues,  // text of more values than CsvOptions::one_hot, which csv() refuses
+  kLabel,
+  kLeftOut,
+};
+struct CsvColumn {
+  std::string name;
+  CsvType type = CsvType::kAuto;  // kInteger, kNumber or kText
+  ColumnUse use = ColumnUse::kFeature;
+  std::int64_t missing = 0;   // cells
+  std::int64_t distinct = 0;  // values, without the missing
+  std::string identifier;     // why it looks like an identifier, of which nothing is learned; else empty
+};
+// The columns of the file in their order.
+SYSTOLE_API std::vector<CsvColumn> csv_columns(const std::filesystem::path& file,
+                                               const CsvOptions& options = {});
+// x: f32[features]; y: the class as i32, 0 up in the order of the labels, or f32 for regression. Warns of
+// features that look like identifiers.
 SYSTOLE_API Source csv(const std::filesystem::path& file, const CsvOptions& options = {});
 
 // Arrays: the x of one .npy file; the arrays of one .npz in file order, or those of these names.

@@ -25,7 +25,8 @@ namespace systole::io {
 class SYSTOLE_API Tokenizer {
  public:
   // Reads encoder.json (or vocab.json) and vocab.bpe (or merges.txt). kNotFound without them, kParse with
-  // file and place for a broken one.
+  // file and place for a broken one. Other families have the same files and another pattern: kUnsupported
+  // when tokenizer.json, tokenizer_config.json or config.json beside them, the first that there is, says so.
   static Tokenizer gpt2(const std::filesystem::path& folder);
   // Learns pieces from a text: the 256 bytes, then the most frequent pair again and again until there are
   // `vocabulary` pieces, <|endoftext|> the last of them, or no pair occurs twice.

@@ -29,6 +29,7 @@ namespace detail {
 SYSTOLE_API std::int64_t set_frozen(const Inventory& found, std::string_view pattern, bool frozen);
 SYSTOLE_API std::int64_t freeze_all_but_head(const Inventory& found);
 SYSTOLE_API Linear& head(const Inventory& found);
+SYSTOLE_API std::vector<std::string> head_names(const Inventory& found);
 SYSTOLE_API void replace_head(const Inventory& found, std::int64_t classes);
 }  // namespace detail
 
@@ -46,6 +47,11 @@ std::int64_t unfreeze(M& module, std::string_view pattern = "*") {
 template <Module M>
 std::int64_t freeze_all_but_head(M& module) {
   return detail::freeze_all_but_head(inventory(module));
+}
+// The names of its Variables; none without a head.
+template <Module M>
+std::vector<std::string> head_names(const M& module) {
+  return detail::head_names(inventory(module));
 }
 template <Module M>
 void replace_head(M& module, std::int64_t classes) {

@@ -95,6 +95,13 @@ class SYSTOLE_API Parameters {
 
 namespace nn {
 
+// What load_state_dict() did, by name.
+struct LoadedState {
+  std::vector<std::string> taken;      // Variables that have their value now
+  std::vector<std::string> missing;    // Variables without a value, which stay as they were
+  std::vector<std::string> left_over;  // values without a Variable
+};
+
 // What a walk over a module finds: every Variable, and every module on the way.
 struct Inventory {
   // A member `training`: a Setting, or a plain bool that compiled functions do not notice.
@@ -260,7 +267,8 @@ SYSTOLE_API void set_mode(const Inventory& found, bool training);
 SYSTOLE_API void renew(const Inventory& found, std::optional<DType> dtype);
 SYSTOLE_API void to(const Inventory& found, std::string_view device);
 SYSTOLE_API std::map<std::string, Tensor> state_dict(const Inventory& found);
-SYSTOLE_API void load(const Inventory& found, const std::map<std::string, Tensor>& values, bool strict);
+SYSTOLE_API LoadedState load(const Inventory& found, const std::map<std::string, Tensor>& values,
+                             bool strict);
 
 }  // namespace detail
 
@@ -326,11 +334,13 @@ template <Module M>
 std::map<std::string, Tensor> state_dict(const M& module) {
   return detail::state_dict(inventory(module));
 }
-// Assigns them; a dtype is converted. Throws kShape for a value of another shape, and, when strict, kNotFound
-// naming all keys that are missing or unexpected; then nothing was assigned.
+// Assigns them; a dtype is converted. A norm's old names are known: "norm.gamma" and "norm.beta" are the
+// values of "norm.weight" and "norm.bias". Throws kShape for a value of another shape, kNotFound when no name
+// fits, and, when strict, kNotFound naming all keys that are missing or unexpected; then nothing was
+// assigned.
 template <Module M>
-void load_state_dict(M& module, const std::map<std::string, Tensor>& values, bool strict = true) {
-  detail::load(inventory(module), values, strict);
+LoadedState load_state_dict(M& module, const std::map<std::string, Tensor>& values, bool strict = true) {
+  return detail::load(inventory(module), values, strict);
 }
 
 // The output's type, for summary(): a layer passes what it returns through here.

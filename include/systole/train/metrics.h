@@ -173,6 +173,8 @@ SYSTOLE_API Tensor top_k_correct(const Tensor& output, const Tensor& target, std
 SYSTOLE_API Tensor squared_error(const Tensor& output, const Tensor& target);
 SYSTOLE_API Tensor absolute_error(const Tensor& output, const Tensor& target);
 
+enum class Measured { anything, classes, numbers };  // what the targets of a metric are
+
 struct Metric {
   std::string name;
   // f32[n], a value per sample whose mean is the metric (a scalar is taken as the batch's mean); empty when
@@ -183,6 +185,7 @@ struct Metric {
   // The metric of all samples, from what was kept.
   std::function<double(const Numbers& output, const Numbers& target)> of_all = {};
   bool higher_is_better = true;
+  Measured of = Measured::anything;
 
   bool streams() const { return static_cast<bool>(per_sample); }
 };

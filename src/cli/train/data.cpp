@@ -7,9 +7,11 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <system_error>
 #include <utility>
 
+#include "cli/train/evaluation.h"
 #include "data/open.h"
 #include "systole/base/error.h"
 #include "systole/tensor/math.h"
@@ -22,7 +24,12 @@ namespace {
 
 Task task_of(const data::Field& target) {
   if (is_float(target.type.dtype)) return Task::numbers;
-  return target.type.shape.rank() == 0 ? Task::classes : Task::words;
+  return target.type.shape.rank() == 0 ? Task::classes : Task::places;
+}
+
+// Whether the samples are windows of words that have names.
+bool is_text(const data::Info& info) {
+  return task_of(info.fields.back()) == Task::places && !info.fields.front().classes.empty();
 }
 
 bool has_classes(const data::Source& source) {
@@ -40,7 +47,7 @@ std::pair<data::Source, data::Source> cut(const data::Source& all, double share,
   auto [rest, part] =
       has_classes(all) ? all.stratified_split(1 - share, random) : all.split(1 - share, random);
   // Windows of a text overlap: what is tested must not have been learned, so its end is kept.
-  if (task_of(all.info().fields.back()) == Task::words) std::tie(rest, part) = all.split(1 - share);
+  if (is_text(all.info())) std::tie(rest, part) = all.split(1 - share);
   if (part.empty() || rest.empty())
     throw Error(ErrorKind::kInvalidArgument, std::string(key), "a share of so little data is nothing",
                 "more samples", std::to_string(all.size()));
@@ -49,7 +56,7 @@ std::pair<data::Source, data::Source> cut(const data::Source& all, double share,
 
 data::Source limited(const data::Source& source, std::int64_t limit, std::int64_t seed) {
   if (limit <= 0 || source.size() <= limit) return source;
-  if (task_of(source.info().fields.back()) == Task::words) return source.take(limit);  // see cut()
+  if (is_text(source.info())) return source.take(limit);  // see cut()
   std::vector<std::int64_t> some = data::permutation(source.size(), static_cast<std::uint64_t>(seed));
   some.resize(static_cast<std::size_t>(limit));
   return source.select(std::move(some));
@@ -94,10 +101,16 @@ void make_spectra(data::TrainTest& both, std::int32_t rate, std::int64_t mels) {
   }
 }
 
-data::Opened opened(const std::string& spec, const Settings::Data& settings) {
+data::Opened opened(const std::string& spec, const Settings::Data& settings, BadCounts& bad,
+                    const Features* like = nullptr) {
   if (settings.mels > 0 && source_kind(spec) != "audio")
     throw Error(ErrorKind::kInvalidArgument, "data.mels", "the data is no sound", "audio:PLACE", spec);
-  data::Opened all = data::open_all(spec);
+  data::Opened all = data::open_all(spec, like);
+  for (data::Source* part : {&all.both.train, &all.both.test}) {
+    if (settings.on_bad != "skip" || part->empty()) continue;
+    bad.push_back(std::make_shared<data::BadSamples>());
+    *part = data::without_bad(*part, bad.back());
+  }
   if (settings.mels > 0) make_spectra(all.both, all.rate, settings.mels);
   for (data::Source* part : {&all.both.train, &all.both.test})
     if (!part->empty()) *part = with_rows(*part);
@@ -142,30 +155,80 @@ std::int64_t channels_of(const Shape& sample) {
   return sample.rank() == 2 ? 1 : sample[static_cast<std::size_t>(sample.rank() - 1)].value();
 }
 
-// A number of the model that is not trained.
-Variable fixed(std::string name, const std::vector<double>& values) {
+// The largest whole number of a field in all samples. Throws kInvalidArgument for one below 0, which neither
+// a class nor a word has.
+std::int64_t largest_number(const data::TrainTest& both, std::size_t field,
+                            std::optional<std::int64_t> ignored) {
+  constexpr std::int64_t kAtOnce = 1024;
+  std::int64_t largest = -1;
+  for (const data::Source* part : {&both.train, &both.test})
+    for (std::int64_t from = 0; from < part->size(); from += kAtOnce) {
+      std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(kAtOnce, part->size() - from)));
+      std::iota(rows.begin(), rows.end(), from);
+      const Literal values = part->read(rows).at(field);
+      const std::vector<double> numbers = values.to_doubles();
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const auto number = static_cast<std::int64_t>(numbers[i]);
+        if (ignored && number == *ignored) continue;
+        if (number < 0) {
+          const auto sample = from + static_cast<std::int64_t>(i / (numbers.size() / rows.size()));
+          throw Error(
+              ErrorKind::kInvalidArgument,
+              fmt::format("{}: sample {}: {}", part->info().name, sample, part->info().fields[field].name),
+              "no class or word has a number below 0",
+              "numbers from 0, or train.loss_options = {ignore_index = …} for places that do not count",
+              std::to_string(number));
+        }
+        largest = std::max(largest, number);
+      }
+    }
+  return largest;
+}
+
+Tensor row_of(const std::vector<double>& values) {
+  const std::vector<float> floats(values.begin(), values.end());
+  return Tensor(Literal::of<float>({std::ssize(floats)}, floats));
+}
+
+// Of the targets of the training data.
+TargetScale target_scale(const data::Source& train) {
+  const data::Normalize fitted =
+      data::fitted_normalize(train.map([](data::Sample sample) { return data::Sample{sample.back()}; }));
+  return {fitted.mean, fitted.stddev};
+}
+
+}  // namespace
+
+Tensor TargetScale::scaled(const Tensor& values) const {
+  return empty() ? values : (values - row_of(mean)) / row_of(deviation);
+}
+
+Variable fixed_number(std::string name, const std::vector<double>& values) {
   const std::vector<float> floats(values.begin(), values.end());
   return Variable(Tensor(Literal::of<float>({static_cast<std::int64_t>(floats.size())}, floats)),
                   std::move(name), false);
 }
 
-}  // namespace
+bool holds_words(const Type& sample) {
+  const bool picture = sample.dtype == DType::u8 || (sample.dtype == DType::u16 && sample.shape.rank() > 1);
+  return is_integer(sample.dtype) && !picture;
+}
 
 std::string source_kind(std::string_view spec) {
   return std::string(spec.substr(0, spec.find_first_of(":?")));
 }
 
-TrainingData open_data(const Settings& settings) {
+TrainingData open_data(const Settings& settings, const Features& like) {
   const Settings::Data& chosen = settings.data;
   if (chosen.source.empty())
     throw Error(ErrorKind::kInvalidArgument, "data.source", "nothing to learn from",
                 "--data SOURCE, such as digits or mnist:DIR");
-  const auto [both, rate] = opened(chosen.source, chosen);
   TrainingData data;
+  const auto [both, rate, features] = opened(chosen.source, chosen, data.bad, like.empty() ? nullptr : &like);
   data.kind = source_kind(chosen.source);
   data.train = both.train;
   data.rate = rate;
-  data.features = csv_features(chosen.source);
+  data.features = features;
   const std::int64_t seed = settings.train.seed;
 
   const data::Info info = data.train.info();
@@ -175,6 +238,7 @@ TrainingData open_data(const Settings& settings) {
   require_fixed_size(info.fields[0], chosen.source);
   const data::Field& target = info.fields.back();
   data.input = info.fields[0].type;
+  data.target = target.type;
   data.task = task_of(target);
   data.classes = target.classes;
   data.test = with_classes(both.test, data.classes, chosen.source);
@@ -182,7 +246,7 @@ TrainingData open_data(const Settings& settings) {
   if (const double* share = std::get_if<double>(&chosen.test))
     std::tie(data.train, data.test) = cut(data.train, *share, "data.test", seed);
   else if (const std::string& spec = std::get<std::string>(chosen.test); spec != "auto")
-    data.test = open_test_data(spec, settings, data.classes, data.features, data.rate);
+    data.test = open_test_data(spec, settings, data.classes, data.features, data.rate, &data.bad);
 
   data.train = limited(data.train, chosen.limit, seed);
   data.test = limited(data.test, chosen.limit, seed);
@@ -204,32 +268,48 @@ TrainingData open_data(const Settings& settings) {
   data.has_test = !data.test.empty();
   if (!data.has_test) data.test = data.validation;
 
+  if (chosen.targets == "standard") {
+    if (data.task != Task::numbers)
+      throw Error(ErrorKind::kInvalidArgument, "data.targets", "the targets are classes",
+                  "none; standard is for numbers to learn, such as csv:FILE?regression");
+    data.targets = target_scale(data.train);
+  }
   if (data.task == Task::numbers) {
     data.outputs = target.type.shape.count();
   } else if (!data.classes.empty()) {
     data.outputs = static_cast<std::int64_t>(data.classes.size());
   } else {
-    const std::vector<std::int64_t> labels = both.train.labels(info.fields.size() - 1);
-    data.outputs = labels.empty() ? 0 : *std::max_element(labels.begin(), labels.end()) + 1;
+    data.outputs = 1 + largest_number(both, info.fields.size() - 1, ignored_label(settings.train));
   }
+  if (data.task != Task::numbers && !data.classes.empty() && is_text(info))
+    data.vocabulary = data.outputs;
+  else if (holds_words(data.input))
+    data.vocabulary = 1 + largest_number(both, 0, {});
   return data;
 }
 
 data::Source open_test_data(const std::string& spec, const Settings& settings,
                             const std::vector<std::string>& classes, const Features& features,
-                            std::int32_t rate) {
-  const auto [both, given_rate] = opened(spec, settings.data);
+                            std::int32_t rate, BadCounts* bad) {
+  BadCounts unread;
+  const auto [both, given_rate, unused] =
+      opened(spec, settings.data, bad != nullptr ? *bad : unread, features.empty() ? nullptr : &features);
   require_rate(spec, rate, given_rate);
-  data::Source test = both.test.empty() ? both.train : both.test;
-  if (!features.empty() && spec.starts_with("csv:") && test.info().fields.size() == 2)
-    test = data::arrays(std::vector{read_features(place_of(spec), features), test.columns().back()})
-               .named(test.info().name, {}, test.info().fields.back().classes);
+  const data::Source test = both.test.empty() ? both.train : both.test;
   const data::Info info = test.info();
   if (test.empty() || info.fields.size() < 2)
     throw Error(ErrorKind::kInvalidArgument, spec, "samples without a target", "data with labels",
                 info.to_string());
   require_fixed_size(info.fields[0], spec);
   return with_classes(test, classes, spec);
+}
+
+std::string described(const BadCounts& bad) {
+  std::int64_t count = 0;
+  for (const auto& part : bad) count += part->count();
+  if (count == 0) return {};
+  return fmt::format("{} sample{} could not be read, and the next was taken in {} place", count,
+                     count == 1 ? "" : "s", count == 1 ? "its" : "their");
 }
 
 std::string described(const TrainingData& data) {
@@ -242,10 +322,10 @@ std::string described(const TrainingData& data) {
 
 Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, const Shape& wanted) {
   const DType dtype = data.input.dtype;
-  if (is_integer(dtype) && dtype != DType::u8) return [](const Tensor& x) { return x; };  // words
+  if (holds_words(data.input)) return [](const Tensor& x) { return x; };
   std::string how = settings.normalise;
   if (how == "auto")
-    how = data.kind == "csv" || settings.mels > 0 ? "standard" : dtype == DType::u8 ? "0-1" : "none";
+    how = data.kind == "csv" || settings.mels > 0 ? "standard" : is_integer(dtype) ? "0-1" : "none";
   std::vector<double> means, deviations;
   if (how == "standard") {
     const data::Normalize fitted = data::fitted_normalize(data.train);
@@ -268,8 +348,8 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
   }
   Variable mean, deviation;
   if (!means.empty()) {
-    mean = fixed("input.mean", means);
-    deviation = fixed("input.deviation", deviations);
+    mean = fixed_number("input.mean", means);
+    deviation = fixed_number("input.deviation", deviations);
   }
   Shape shape{-1};
   for (const Dim& d : wanted) shape.push_back(d);
@@ -277,6 +357,7 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
   return [=](const Tensor& given) {
     Tensor x = given.to(DType::f32);
     if (given.dtype() == DType::u8 && how != "none") x = x / 255;
+    if (given.dtype() == DType::u16 && how != "none" && how != "standard") x = x / 65535;
     if (how == "picture") x = data::Transforms{data::Standardize{}}({x}, Tensor())[0];
     if (mean.defined()) x = (x - mean) / deviation;
     // What is missing in a table becomes the mean.

@@ -77,7 +77,30 @@ std::string metric_of(Task task) { return task == Task::numbers ? "mae" : "accur
 Task task_of(const data::Info& info) {
   const Type& target = info.fields.back().type;
   if (is_float(target.dtype)) return Task::numbers;
-  return target.shape.rank() == 0 ? Task::classes : Task::words;
+  return target.shape.rank() == 0 ? Task::classes : Task::places;
+}
+
+// Accuracy of numbers that are learned would be 0, and an error of scores against class numbers means
+// nothing.
+void require_fit(const metrics::Metric& metric, Task task) {
+  const auto wanted = task == Task::numbers ? metrics::Measured::numbers : metrics::Measured::classes;
+  if (metric.of == wanted || metric.of == metrics::Measured::anything) return;
+  std::vector<std::string> fitting;
+  for (const std::string& name : metrics::names())
+    if (metrics::by_name(name).of == wanted) fitting.push_back(name);
+  throw Error(ErrorKind::kInvalidArgument, fmt::format("metric {}", metric.name),
+              task == Task::numbers ? "it is of classes, and the data has numbers to learn"
+                                    : "it is of numbers, and the data has classes",
+              fmt::format("one of {}", fmt::join(fitting, ", ")));
+}
+
+// Of one number, a softmax is always 1: such a loss would be 0 whatever the model says.
+void require_fit(std::string_view loss, Task task, std::int64_t outputs) {
+  const bool of_classes =
+      loss.ends_with("cross_entropy") || loss.ends_with("crossentropy") || loss.starts_with("nll");
+  if (task != Task::numbers || outputs != 1 || !of_classes || loss.starts_with("binary")) return;
+  throw Error(ErrorKind::kInvalidArgument, fmt::format("loss {}", loss),
+              "it is of classes, and the data has one number to learn", "mse, mae, huber, …");
 }
 
 void note_classes(Measures& into, const Tensor& output, const Literal& target, bool probabilities) {
@@ -89,11 +112,17 @@ void note_classes(Measures& into, const Tensor& output, const Literal& target, b
 
 }  // namespace
 
-losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs) {
+losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs,
+                       const TargetScale& targets) {
   const bool single = task == Task::classes && outputs == 1;  // one score for two classes
   std::string name = settings.loss;
   if (name == "auto") name = task == Task::numbers ? "mse" : single ? "bce_with_logits" : "cross_entropy";
+  require_fit(name, task, outputs);
   const losses::Loss loss = losses::by_name(name, loss_settings(settings));
+  if (!targets.empty())
+    return [loss, targets](const Tensor& output, const Tensor& target) {
+      return loss(targets.scaled(output), targets.scaled(target));
+    };
   if (!single) return loss;
   return [loss](const Tensor& output, const Tensor& target) {
     return loss(output.squeeze(-1), target.to(output.dtype()));
@@ -108,6 +137,10 @@ std::optional<training::Loss::Labels> label_rule(const Settings::Train& settings
   return training::Loss::Labels{.ignore_index = loss_settings(settings).ignore_index};
 }
 
+std::optional<std::int64_t> ignored_label(const Settings::Train& settings) {
+  return loss_settings(settings).ignore_index;
+}
+
 bool takes_probabilities(const Settings::Train& settings) {
   const std::string& name = settings.loss;
   if (name != "bce" && !name.ends_with("_cross_entropy") && !name.ends_with("_crossentropy")) return false;
@@ -115,10 +148,12 @@ bool takes_probabilities(const Settings::Train& settings) {
 }
 
 std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task task) {
-  const metrics::Options options{.from_logits = !takes_probabilities(settings)};
+  const metrics::Options options{.from_logits = !takes_probabilities(settings),
+                                 .ignore_index = ignored_label(settings)};
   std::vector<metrics::Metric> result{metrics::by_name(metric_of(task), options)};
   for (const std::string& name : settings.metrics) {
     metrics::Metric metric = metrics::by_name(name, options);
+    require_fit(metric, task);
     if (std::none_of(result.begin(), result.end(), [&](const auto& m) { return m.name == metric.name; }))
       result.push_back(std::move(metric));
   }
@@ -130,7 +165,8 @@ Measures measure(const SavedModel& model, const data::Source& data, const Settin
   const data::Info info = data.info();
   const Task task = task_of(info);
   const Shape& output = model.outputs().at(0).type.shape;
-  const losses::Loss loss = make_loss(settings, task, output.empty() ? 1 : output[output.size() - 1].value());
+  const losses::Loss loss =
+      make_loss(settings, task, output.empty() ? 1 : output[output.size() - 1].value(), targets_of(model));
   std::vector<metrics::Accumulator> metrics;
   for (metrics::Metric& metric : make_metrics(settings, task)) metrics.emplace_back(std::move(metric));
   if (batch <= 0) batch = training::evaluation_batch(data.size());
@@ -216,6 +252,22 @@ Features features_of(const SavedModel& model) {
   const auto text = model.metadata().find(kFeaturesKey);
   if (text == model.metadata().end()) return {};
   return features_of(parse_value(text->second, "the model's features"));
+}
+
+TargetScale targets_of(const SavedModel& model) {
+  const auto text = model.metadata().find(kTargetsKey);
+  if (text == model.metadata().end()) return {};
+  const Value value = parse_value(text->second, "the model's targets");
+  const Table* table = value.get<Table>();
+  const auto numbers = [&](std::string_view key) {
+    std::vector<double> result;
+    const Value* list = table == nullptr ? nullptr : find(*table, key);
+    if (list != nullptr && list->get<Value::List>() != nullptr)
+      for (const Value& one : *list->get<Value::List>())
+        if (const double* number = one.get<double>()) result.push_back(*number);
+    return result;
+  };
+  return {numbers("mean"), numbers("deviation")};
 }
 
 std::int32_t rate_of(const SavedModel& model) {

@@ -20,13 +20,17 @@
 namespace systole::cli {
 
 // The loss of the settings, or the one that suits the task; `outputs` is the size of the output's last axis.
-losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs);
+losses::Loss make_loss(const Settings::Train& settings, Task task, std::int64_t outputs,
+                       const TargetScale& targets = {});
 // What integer targets of that loss must be; none where they number no classes.
 std::optional<training::Loss::Labels> label_rule(const Settings::Train& settings, Task task,
                                                  std::int64_t outputs);
+// The label of places that do not count, if the settings have one.
+std::optional<std::int64_t> ignored_label(const Settings::Train& settings);
 // Whether the loss is one of probabilities, so that the model gives those and not scores.
 bool takes_probabilities(const Settings::Train& settings);
-// The task's own metric (accuracy, or mae for numbers), then those of the settings.
+// The task's own metric (accuracy, or mae for numbers), then those of the settings. Throws kInvalidArgument
+// for one of another task.
 std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task task);
 
 struct Measures {
@@ -50,8 +54,11 @@ metrics::ConfusionMatrix confusion(const Measures& measures);
 // What a model was trained with, as its file says; defaults for a file of another program.
 Settings settings_of(const SavedModel& model);
 Features features_of(const SavedModel& model);
-std::int32_t rate_of(const SavedModel& model);       // 0: not known
+std::int32_t rate_of(const SavedModel& model);  // 0: not known
+TargetScale targets_of(const SavedModel& model);
 inline constexpr const char* kConfigKey = "config";  // in the metadata
+inline constexpr const char* kTargetsKey = "targets";
+inline constexpr const char* kPlacesKey = "places";  // of a model that gives classes at each place
 inline constexpr const char* kRateKey = "rate";      // of sound, samples in a second
 
 // What a command may do for a file or folder that the user trusts; the default is safe for one from anywhere.

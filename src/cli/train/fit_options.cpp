@@ -212,8 +212,8 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
   });
 
   training::TrainerOptions& trainer = plan.trainer;
-  trainer.loss =
-      within("train.loss", [&] { return training::Loss(make_loss(settings, data.task, outputs)); });
+  trainer.loss = within(
+      "train.loss", [&] { return training::Loss(make_loss(settings, data.task, outputs, data.targets)); });
   if (const auto labels = label_rule(settings, data.task, outputs)) trainer.loss.set_labels(*labels);
   std::vector<metrics::Metric> metrics =
       within("train.metrics", [&] { return make_metrics(settings, data.task); });

@@ -2,15 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "systole/base/error.h"
+#include "systole/io/pretrained.h"
 #include "systole/io/safetensors.h"
 #include "systole/nn/fine_tune.h"
 #include "systole/nn/layers_model.h"
+#include "systole/nn/models/bert.h"
 #include "systole/nn/models/gpt2.h"
 #include "systole/nn/summary.h"
 #include "systole/nn/zoo.h"
+#include "systole/tensor/math.h"
 
 namespace systole::cli {
 
@@ -25,6 +33,22 @@ nn::zoo::Settings zoo_options(const Table& given) {
   return options;
 }
 
+// A word beyond those that the model knows would be read as its last one.
+void fit_vocabulary(const nn::zoo::Entry& entry, nn::zoo::Settings& options, std::int64_t words) {
+  for (const nn::zoo::OptionEntry& option : entry.options) {
+    if (option.name != "vocabulary") continue;
+    const auto given = options.find("vocabulary");
+    const std::string text = given == options.end() ? option.standard : given->second.text();
+    std::int64_t known = 0;
+    std::from_chars(text.data(), text.data() + text.size(), known);
+    if (known >= words) return;
+    if (given != options.end())
+      throw Error(ErrorKind::kInvalidArgument, "model.vocabulary",
+                  "the data has more words than the model knows", fmt::format("{} or more", words), text);
+    options.emplace("vocabulary", nn::zoo::Value(std::to_string(words)));
+  }
+}
+
 // What the model says for a batch of one, without computing it.
 Shape output_of(const nn::AnyModule& module, const Type& input) {
   Shape batch{1};
@@ -36,30 +60,148 @@ Shape output_of(const nn::AnyModule& module, const Type& input) {
   return Shape(std::span(given.begin() + 1, given.end()));
 }
 
-// Values under the names that the model has, where the shapes agree.
+using Arrays = std::map<std::string, Tensor>;
+
+// Published weights of a language model under the names of the one that is built.
+Arrays with_own_names(const nn::AnyModule& module, Arrays values) {
+  using namespace nn::models;
+  if (const auto* gpt2 = module.get<Gpt2>()) return gpt2_state_dict(values, gpt2->options);
+  if (module.get<Bert>() != nullptr) return bert_state_dict(values, false);
+  if (module.get<BertClassifier>() != nullptr || module.get<BertMaskedLanguageModel>() != nullptr)
+    return bert_state_dict(values);
+  return values;
+}
+
+// "a, b, c, d and 7 more", or nothing.
+std::string some_of(std::vector<std::string> names, std::string_view before) {
+  if (names.empty()) return {};
+  constexpr std::size_t kShown = 4;
+  const std::size_t more = names.size() > kShown ? names.size() - kShown : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{}{}{}", before, fmt::join(names, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+// "h.#.fc.weight" of "h.11.fc.weight".
+std::string without_numbers(std::string_view name) {
+  std::string pattern;
+  for (const char c : name)
+    if (const bool digit = c >= '0' && c <= '9'; !digit)
+      pattern += c;
+    else if (pattern.empty() || pattern.back() != '#')
+      pattern += '#';
+  return pattern;
+}
+
+// Those that belong to a further one of the model's blocks: it has fewer than the file.
+std::vector<std::string> further_blocks(const nn::LoadedState& loaded) {
+  std::set<std::string> known;
+  for (const std::string& name : loaded.taken) known.insert(without_numbers(name));
+  std::vector<std::string> further;
+  for (const std::string& name : loaded.left_over)
+    if (known.contains(without_numbers(name))) further.push_back(name);
+  return further;
+}
+
+// What of the model has no value, without its head, which is trained anew for other classes.
+std::vector<std::string> without_head(const nn::AnyModule& module, std::vector<std::string> names) {
+  const std::vector<std::string> head = nn::head_names(module);
+  const bool masked = module.get<nn::models::BertMaskedLanguageModel>() != nullptr;
+  std::erase_if(names, [&](const std::string& name) {
+    return std::find(head.begin(), head.end(), name) != head.end() || (masked && name.starts_with("cls."));
+  });
+  return names;
+}
+
+// Values under the names that the model has, where the shapes agree. Says what was taken.
 std::string take_weights(nn::AnyModule& module, const Settings::Model& settings) {
   const std::string& file = settings.weights;
-  std::map<std::string, Tensor> values = io::load_safetensors(file, {.follow_links = settings.follow_links}),
-                                taken;
-  if (module.get<nn::models::Gpt2>() != nullptr && !values.contains("wte.weight"))
-    values = nn::models::gpt2_state_dict(values);
-  std::vector<std::string> left;
-  const auto own = state_dict(module);
-  for (const auto& [name, value] : own)
-    if (const auto at = values.find(name); at != values.end() && at->second.shape() == value.shape())
-      taken.insert(*at);
-    else
-      left.push_back(name);
-  if (taken.empty())
+  const bool partial = settings.partial_weights;
+  Arrays values = with_own_names(module, io::load_safetensors(file, {.follow_links = settings.follow_links}));
+  const Arrays own = state_dict(module);
+  std::string shapes;  // that differ
+  std::erase_if(values, [&](const auto& entry) {
+    const auto at = own.find(entry.first);
+    if (at == own.end() || at->second.shape() == entry.second.shape()) return false;
+    if (shapes.empty())
+      shapes = fmt::format("{} is {} there and {} in the model", entry.first, entry.second.type().to_string(),
+                           at->second.type().to_string());
+    return true;
+  });
+  if (values.empty())
     throw Error(ErrorKind::kNotFound, file, "none of its arrays fits a parameter of the model",
-                fmt::format("{} {}", own.begin()->first, own.begin()->second.type().to_string()));
-  load_state_dict(module, taken, false);
-  constexpr std::size_t kShown = 4;
-  const std::size_t more = left.size() > kShown ? left.size() - kShown : 0;
-  left.resize(std::min(left.size(), kShown));
-  return fmt::format("{} of {} arrays from {}{}{}", taken.size(), own.size(), file,
-                     left.empty() ? "" : fmt::format("; new: {}", fmt::join(left, ", ")),
-                     more > 0 ? fmt::format(" and {} more", more) : "");
+                fmt::format("{} {}", own.begin()->first, own.begin()->second.type().to_string()), shapes);
+  const nn::LoadedState loaded = [&] {
+    try {
+      return load_state_dict(module, values, false);
+    } catch (const Error& error) {
+      throw error.within(file);
+    }
+  }();
+  const std::string hint = "--partial-weights (model.partial_weights = true) trains them all the same";
+  if (const std::vector<std::string> missing = without_head(module, loaded.missing);
+      !partial && !missing.empty())
+    throw Error(ErrorKind::kNotFound, file,
+                fmt::format("{} of the model's {} arrays have no value in it: {}{}", missing.size(),
+                            own.size(), some_of(missing, ""), shapes.empty() ? "" : "; " + shapes),
+                fmt::format("all but the head; {}", hint),
+                some_of(loaded.left_over, "arrays of other names: "));
+  if (const std::vector<std::string> further = further_blocks(loaded); !partial && !further.empty())
+    throw Error(ErrorKind::kNotFound, file,
+                fmt::format("it has blocks that the model has not: {}", some_of(further, "")),
+                "a model of as many; --partial-weights (model.partial_weights = true) leaves them out");
+  return fmt::format("{} of {} arrays from {}{}{}", loaded.taken.size(), own.size(), file,
+                     some_of(loaded.missing, "; new: "), some_of(loaded.left_over, "; left out: "));
+}
+
+// The settings with those of config.json beside the weights of a language model: what is not seen from the
+// weights, such as the heads, must be as it was. Throws kUnsupported for a family that there is not, and
+// kInvalidArgument for settings that contradict.
+Settings::Model with_config(Settings::Model settings) {
+  if (settings.weights.empty() || settings.name.empty() || !nn::zoo::entry(settings.name).text ||
+      !io::has_pretrained_config(settings.weights))
+    return settings;
+  const std::string family = io::pretrained_family(settings.weights);
+  const std::string model = family == "gpt2" ? "gpt2" : "bert";
+  if (nn::zoo::entry(settings.name).name != model)
+    throw Error(
+        ErrorKind::kInvalidArgument, "model.name",
+        fmt::format("{} is of the family {}, as config.json beside it says", settings.weights, family), model,
+        settings.name);
+  Table options;
+  const auto add = [&](const char* key, auto value) { options.push_back({key, {value}}); };
+  const auto add_common = [&](const auto& given) {
+    add("vocabulary", given.vocabulary);
+    add("layers", given.layers);
+    add("width", given.width);
+    add("heads", given.heads);
+    add("length", given.length);
+    add("dropout", given.dropout);
+    add("intermediate", given.intermediate);
+    add("epsilon", given.epsilon);
+    add("activation", std::string(name_of(given.activation)));
+  };
+  if (family == "gpt2") {
+    const nn::models::Gpt2Options given = io::gpt2_options(settings.weights);
+    add_common(given);
+    add("tied", given.tied);
+  } else {
+    const nn::models::BertOptions given = io::bert_options(settings.weights);
+    add_common(given);
+    add("segments", given.segments);
+    add("padding", given.padding);
+  }
+  for (Entry& option : options) {
+    const Value* given = find(settings.options, option.key);
+    if (given == nullptr)
+      settings.options.push_back(std::move(option));
+    else if (option.key != "dropout" && !settings.partial_weights && to_toml(*given) != to_toml(option.value))
+      throw Error(
+          ErrorKind::kInvalidArgument, given->where,
+          fmt::format("model.{} is not that of the weights, as config.json beside them says", option.key),
+          to_toml(option.value), to_toml(*given));
+  }
+  return settings;
 }
 
 void freeze(nn::AnyModule& module, const std::vector<std::string>& patterns) {
@@ -95,12 +237,31 @@ void require_one(const Settings::Model& settings) {
                 fmt::format("name, one of {}; or layers", fmt::join(nn::zoo::names(), ", ")));
 }
 
+// The parameters have the names that they have in the module inside.
+struct Restored {
+  nn::AnyModule module;
+  Variable deviation, mean;
+
+  Tensor forward(const Tensor& x) const { return module(x) * deviation + mean; }
+  void walk(const std::string& path, int depth, nn::Inventory& out) { module.walk(path, depth, out); }
+};
+
 }  // namespace
 
-BuiltModel build_model(const Settings::Model& settings, const Type& sample, Task task, std::int64_t outputs) {
-  require_one(settings);
+nn::AnyModule with_targets(nn::AnyModule module, const TargetScale& targets) {
+  if (targets.empty()) return module;
+  return Restored{std::move(module), fixed_number("target.deviation", targets.deviation),
+                  fixed_number("target.mean", targets.mean)};
+}
+
+BuiltModel build_model(const Settings::Model& given_settings, const TrainingData& data) {
+  require_one(given_settings);
+  const Settings::Model settings = with_config(given_settings);
+  const Type& sample = data.input;
+  const Task task = data.task;
+  const std::int64_t outputs = data.outputs;
   BuiltModel model;
-  model.input = {is_float(sample.dtype) || sample.dtype == DType::u8 ? DType::f32 : sample.dtype,
+  model.input = {holds_words(sample) ? sample.dtype : DType::f32,
                  settings.input.empty() ? sample.shape : shape_of(settings.input)};
   if (!settings.input.empty() && model.input.shape.count() != sample.shape.count())
     throw Error(ErrorKind::kShape, "model.input", "another number of values than a sample has",
@@ -109,7 +270,7 @@ BuiltModel build_model(const Settings::Model& settings, const Type& sample, Task
     if (model.input.shape.rank() == 2) model.input.shape.push_back(1);
   };
   if (!settings.layers.empty()) {
-    if (sample.dtype == DType::u8) add_channel();
+    if (is_integer(sample.dtype) && !holds_words(sample)) add_channel();
     model.name = "layers";
     model.module = nn::layers_model(settings.layers, model.input.shape);
   } else {
@@ -122,10 +283,14 @@ BuiltModel build_model(const Settings::Model& settings, const Type& sample, Task
                   sample.to_string());
     if (entry.input.rank() == 3) add_channel();
     nn::zoo::Settings options = zoo_options(settings.options);
-    if (task == Task::words && entry.name == "lstm") options.emplace("task", "next");
+    if (task == Task::places && entry.name == "lstm") options.emplace("task", "next");
+    if (task == Task::places && entry.name == "bert") options.emplace("task", "mask");
+    // A model of words gives a number for each of them; one that gives classes knows so many words.
+    const std::int64_t known = task == Task::places && words ? std::max(outputs, data.vocabulary) : outputs;
+    if (words) fit_vocabulary(entry, options, data.vocabulary);
     model.name = entry.name;
     model.module = nn::zoo::make(entry.name, {.input = model.input.shape,
-                                              .classes = settings.outputs > 0 ? settings.outputs : outputs,
+                                              .classes = settings.outputs > 0 ? settings.outputs : known,
                                               .options = std::move(options)});
   }
   model = finished(std::move(model), settings);
@@ -136,15 +301,20 @@ BuiltModel build_model(const Settings::Model& settings, const Type& sample, Task
                 task == Task::numbers ? "the values that it gives are not those of the data"
                                       : "it gives fewer numbers than the data has classes",
                 std::to_string(outputs), model.output.to_string());
-  if (static_cast<int>(model.output.size()) != (task == Task::words ? 2 : 1))
+  Shape expected = task == Task::places ? data.target.shape : Shape{};
+  expected.push_back(given);
+  if (model.output != expected)
     throw Error(ErrorKind::kShape, fmt::format("model {}", model.name), "its output does not fit the targets",
-                task == Task::words ? "[length,words]" : fmt::format("[{}]", outputs),
+                task == Task::places ? fmt::format("{}: scores of the classes at each place of {}",
+                                                   expected.to_string(), data.target.to_string())
+                                     : fmt::format("[{}]", outputs),
                 model.output.to_string());
   return model;
 }
 
-BuiltModel build_model(const Settings::Model& settings) {
-  require_one(settings);
+BuiltModel build_model(const Settings::Model& given_settings) {
+  require_one(given_settings);
+  const Settings::Model settings = with_config(given_settings);
   BuiltModel model;
   if (!settings.layers.empty()) {
     if (settings.input.empty())

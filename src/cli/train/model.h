@@ -21,10 +21,13 @@ struct BuiltModel {
   std::string weights;  // how many came from model.weights; empty without one
 };
 
-// `sample` and `outputs` are the data's. A model whose outputs do not fit the task is kShape.
-BuiltModel build_model(const Settings::Model& settings, const Type& sample, Task task, std::int64_t outputs);
+// A model whose outputs do not fit the data is kShape.
+BuiltModel build_model(const Settings::Model& settings, const TrainingData& data);
 
 // One of the zoo by itself, of the input and outputs that the settings or the model have.
 BuiltModel build_model(const Settings::Model& settings);
+
+// The module, whose outputs are restored to what the data has.
+nn::AnyModule with_targets(nn::AnyModule module, const TargetScale& targets);
 
 }  // namespace systole::cli

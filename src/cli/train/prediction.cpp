@@ -56,20 +56,34 @@ Literal converted(const Literal& values, DType dtype) {
   return values.dtype() == dtype ? values : Tensor(values).to(dtype).literal();
 }
 
-Literal picture_row(const std::string& file, const Type& row, bool invert) {
+// As the pictures of the training were read.
+io::PictureOptions picture_options(const std::string& source, int channels) {
+  io::PictureOptions options{.channels = channels};
+  const std::string mode = option_of(source, "mode"), upright = option_of(source, "upright");
+  if (mode == "index") options.mode = io::PictureMode::index;
+  if (mode == "gray16") options.mode = io::PictureMode::gray16;
+  options.upright = upright.empty() || (upright != "0" && upright != "false");
+  return options;
+}
+
+Literal picture_row(const std::string& file, const Type& row, const Settings& settings, bool invert) {
   const int rank = row.shape.rank();
   const std::int64_t channels = rank == 3 ? row.shape[2].value() : 1;
   if (rank < 2 || rank > 3 || (channels != 1 && channels != 3))
     throw Error(ErrorKind::kShape, file, "the model takes no pictures", row.to_string(), "a picture");
-  Literal picture = io::load_picture(file, {.channels = static_cast<int>(channels)});
+  const io::PictureOptions options = picture_options(settings.data.source, static_cast<int>(channels));
+  Literal picture = io::load_picture(file, options);
   const std::int64_t height = row.shape[0].value(), width = row.shape[1].value();
-  if (picture.dims()[0] != height || picture.dims()[1] != width)
-    picture = data::Transforms{data::Resize{height, width}}(data::Sample{picture})[0];
-  if (invert)
+  const bool fits = picture.dims()[0] == height && picture.dims()[1] == width;
+  if (!fits && options.mode != io::PictureMode::colours)
+    throw Error(ErrorKind::kShape, file, "a picture whose numbers are kept is not brought to another size",
+                row.to_string(), picture.type().to_string());
+  if (!fits) picture = data::Transforms{data::Resize{height, width}}(data::Sample{picture})[0];
+  if (invert && picture.dtype() == DType::u8)
     for (std::uint8_t& value : picture.mutable_values<std::uint8_t>())
       value = static_cast<std::uint8_t>(255 - value);
   picture = picture.reshaped(with_rows(row.shape, 1));
-  if (row.dtype == DType::u8) return picture;
+  if (row.dtype == picture.dtype()) return picture;
   return (Tensor(picture).to(DType::f32) / 255).to(row.dtype).literal();
 }
 
@@ -89,7 +103,7 @@ Literal table_rows(const std::string& file, const Type& row, const SavedModel& m
   Features features = features_of(model);
   Literal rows;
   if (!features.empty()) {
-    rows = read_features(file, features);
+    rows = data::read_features(file, features);
   } else {
     rows = data::csv(file, {.unlabelled = true}).columns().at(0);
   }
@@ -180,7 +194,7 @@ InputRows read_rows(const std::string& file, const SavedModel& model, const Sett
   result.rows = extension == ".npy"                          ? array_rows(file, row)
                 : extension == ".csv" || extension == ".tsv" ? table_rows(file, row, model)
                 : extension == ".wav"                        ? sound_row(file, row, model, settings)
-                                                             : picture_row(file, row, invert);
+                                                             : picture_row(file, row, settings, invert);
   const std::int64_t count = result.rows.dims()[0];
   for (std::int64_t i = 0; i < count; ++i)
     result.names.push_back(count == 1 ? file : fmt::format("{}[{}]", file, i));
@@ -189,10 +203,10 @@ InputRows read_rows(const std::string& file, const SavedModel& model, const Sett
 
 Predicted predict_rows(const SavedModel& model, const Literal& rows, const std::string& device) {
   const std::int64_t count = rows.dims()[0];
-  const bool classes = !model.classes().empty();
+  const bool classes = !model.classes().empty() || has_places(model);
   training::BadSamples bad([&] { return weights_of(model); });
   std::vector<float> all;
-  std::int64_t width = 0;
+  Shape shape;
   for (std::int64_t from = 0; from < count; from += kAtOnce) {
     const Tensor x(slice_rows(rows, from, std::min(kAtOnce, count - from)));
     const std::array<Tensor, 1> inputs{device.empty() ? x : x.to(device)};
@@ -205,9 +219,12 @@ Predicted predict_rows(const SavedModel& model, const Literal& rows, const std::
           return std::vector{training::NamedLiteral{model.inputs()[0].name, x.literal()}};
         },
         from);
-    width = out.size() / out.size(0);
+    shape = out.shape();
     all.insert(all.end(), values.values<float>().begin(), values.values<float>().end());
   }
+  if (shape.rank() == 1) shape.push_back(1);
+  shape[0] = count;
+  const std::int64_t width = shape[static_cast<std::size_t>(shape.rank()) - 1].value();
   const bool scores = !takes_probabilities(settings_of(model).train);
   if (classes && width > 0)
     for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(width)) {
@@ -221,7 +238,12 @@ Predicted predict_rows(const SavedModel& model, const Literal& rows, const std::
       else if (!are_probabilities(row))
         softmax(row);
     }
-  return {Literal::of<float>({count, width}, all), bad.empty() ? "" : bad.text(count)};
+  return {Literal::of<float>(shape, all), bad.empty() ? "" : bad.text(count)};
+}
+
+bool has_places(const SavedModel& model) {
+  const auto kind = model.metadata().find(kPlacesKey);
+  return kind != model.metadata().end();
 }
 
 bool writes_text(const SavedModel& model) {

@@ -23,14 +23,16 @@ struct InputRows {
 InputRows read_rows(const std::string& file, const SavedModel& model, const Settings& settings, bool invert);
 
 struct Predicted {
-  Literal numbers;         // f32[rows,outputs]
+  Literal numbers;         // f32[rows,…,outputs]
   std::string non_finite;  // says which outputs are not finite; empty: all are
 };
 // The model's numbers for rows, a batch at a time. Scores of classes become probabilities, where they are not
 // already; those of a row that is not finite become NaN.
 Predicted predict_rows(const SavedModel& model, const Literal& rows, const std::string& device);
 
-// Whether the model tells the next word after each.
+// Whether the model gives scores of classes at each place of a sample: a pixel, a word.
+bool has_places(const SavedModel& model);
+// Whether the model tells the next word after each, and has their names.
 bool writes_text(const SavedModel& model);
 
 struct WriteOptions {

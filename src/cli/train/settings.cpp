@@ -35,18 +35,28 @@ constexpr Key kKeys[] = {
         "sound, 0-1 for pictures"),
     KEY(data, mean, "subtracted from each feature or channel, of pictures after 0-1"),
     KEY(data, stddev, "divided by, after mean"),
+    KEY(data, targets,
+        "standard: numbers to learn are brought to mean 0 and deviation 1 for the loss; the model still "
+        "gives "
+        "them as the data has them; none"),
     KEY(data, augment,
         "changes by chance in training: flip, upside-down, crop 4, rotate 15, cutout 8, jitter 0.2, mixup "
         "0.2"),
     KEY(data, limit, "so many samples at most, of the training and of the test data; 0: all"),
     KEY(data, mels, "sound as pictures of so many frequencies (log mel); 0: as it is"),
+    KEY(data, on_bad,
+        "a file that cannot be read: stop, or skip, which takes the next sample in its place and counts it",
+        kMayChange),
 
     KEY(model, name, "a model of the zoo; `systole summary` lists them with their options"),
     KEY(model, layers,
         "a list of layers in place of a name: \"conv 32 3x3 relu\"; docs/command_line.md has the words"),
     KEY(model, input, "the shape of a sample; empty: as the data has it"),
     KEY(model, outputs, "how many numbers it gives; 0: as many as the data has classes or values"),
-    KEY(model, weights, "a safetensors file to begin with; a head of another size is left out"),
+    KEY(model, weights,
+        "a safetensors file to begin with, or a folder of one, with config.json where it has one; a head of "
+        "another size is left out"),
+    KEY(model, partial_weights, "whether more than the head may be missing in it and begin as new"),
     KEY(model, freeze, "parameters that are not trained: \"layer1\", \"*.bias\"; \"body\": all but the head"),
 
     KEY(train, epochs, "passes over the training data", kMayChange),
@@ -313,6 +323,8 @@ Settings settings_of(const Table& given) {
   }
   check_model_options(settings.model);
   check_word("data.normalise", settings.data.normalise, {"auto", "0-1", "standard", "picture", "none"});
+  check_word("data.targets", settings.data.targets, {"none", "standard"});
+  check_word("data.on_bad", settings.data.on_bad, {"stop", "skip"});
   check_word("train.precision", settings.train.precision, {"f32", "bf16", "f16"});
   check_word("train.math", settings.train.math, {"auto", "f32", "tf32"});
   check_word("train.bad_numbers", settings.train.bad_numbers, {"find", "stop", "ignore"});

@@ -23,10 +23,11 @@ struct Settings {
   struct Data {
     std::string source;
     ShareOrText validation = "auto", test = "auto";
-    std::string normalise = "auto";
+    std::string normalise = "auto", targets = "none";
     std::vector<double> mean, stddev;
     std::vector<std::string> augment;
     std::int64_t limit = 0, mels = 0;
+    std::string on_bad = "stop";
   } data;
   struct Model {
     std::string name;
@@ -35,6 +36,7 @@ struct Settings {
     std::int64_t outputs = 0;
     std::string weights;
     bool follow_links = false;  // for weights; --follow-links alone sets it, no file can
+    bool partial_weights = false;
     std::vector<std::string> freeze;
     Table options;  // the model's own, which stand beside these
   } model;

@@ -62,6 +62,15 @@ SaveOptions save_options(const Settings& settings, const TrainingData& data, con
     options.classes.push_back(std::to_string(i));
   options.metadata.emplace(kConfigKey, to_toml(Value{to_table(settings)}));
   if (!data.features.empty()) options.metadata.emplace(kFeaturesKey, to_toml(to_value(data.features)));
+  const auto list = [](const std::vector<double>& numbers) {
+    Value::List values;
+    for (const double number : numbers) values.push_back({number});
+    return Value{std::move(values)};
+  };
+  if (!data.targets.empty())
+    options.metadata.emplace(kTargetsKey, to_toml(Value{Table{{"mean", list(data.targets.mean)},
+                                                              {"deviation", list(data.targets.deviation)}}}));
+  if (data.task == Task::places) options.metadata.emplace(kPlacesKey, "true");
   if (data.rate > 0) options.metadata.emplace(kRateKey, std::to_string(data.rate));
   return options;
 }
@@ -88,7 +97,8 @@ int train(const Settings& settings, const TrainingPlace& place) {
   const DeviceScope device(settings.train.device);
   random::seed(static_cast<std::uint64_t>(settings.train.seed));
   const TrainingData data = open_data(settings);
-  BuiltModel model = build_model(settings.model, data.input, data.task, data.outputs);
+  BuiltModel model = build_model(settings.model, data);
+  model.module = with_targets(std::move(model.module), data.targets);
   const std::int64_t outputs = model.output.empty() ? 1 : model.output[model.output.size() - 1].value();
   const Prepare prepare = make_prepare(settings.data, data, model.input.shape);
   const FitPlan plan = plan_fit(settings, data, model.module, outputs, prepare);
@@ -124,6 +134,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
     for (std::string& name : draw_run(folder, result, measures)) written.push_back(std::move(name));
   if (settings.train.tensorboard) write_hparams(folder / "logs", settings, measures);
   say("wrote", fmt::format("{}: {}", folder.string(), fmt::join(written, ", ")));
+  if (const std::string bad = described(data.bad); !bad.empty()) say("skipped", bad);
   if (data.test.empty()) put("there is no test data: what follows is of the training data\n");
   put(result_lines(measures));
   return 0;

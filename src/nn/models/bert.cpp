@@ -1,6 +1,10 @@
 #include "systole/nn/models/bert.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "nn/parameter.h"
 #include "systole/base/error.h"
@@ -15,7 +19,7 @@ namespace systole::nn::models {
 
 namespace {
 
-constexpr LayerNormOptions kNorm{.eps = 1e-12};
+LayerNormOptions norm(const BertOptions& options) { return {.eps = options.epsilon}; }
 
 std::int64_t inner_width(const BertOptions& options) {
   return options.intermediate > 0 ? options.intermediate : 4 * options.width;
@@ -38,14 +42,15 @@ void init_bert(const M& module) {
 
 BertLayer::BertLayer(const BertOptions& options)
     : heads_(options.heads),
+      activation_(options.activation),
       query_(options.width, options.width),
       key_(options.width, options.width),
       value_(options.width, options.width),
       projection_(options.width, options.width),
-      attention_norm_(options.width, kNorm),
+      attention_norm_(options.width, norm(options)),
       intermediate_(options.width, inner_width(options)),
       output_(inner_width(options), options.width),
-      output_norm_(options.width, kNorm),
+      output_norm_(options.width, norm(options)),
       dropout_{options.dropout} {
   if (heads_ < 1 || options.width % heads_ != 0)
     throw Error(ErrorKind::kInvalidArgument, "Bert", "the width does not divide into the heads",
@@ -56,27 +61,34 @@ Tensor BertLayer::forward(const Tensor& x, const Tensor& mask) const {
   const Tensor mixed = attention(split_heads(query_(x), heads_), split_heads(key_(x), heads_),
                                  split_heads(value_(x), heads_), {.mask = mask});
   const Tensor attended = attention_norm_(dropped(dropout_, projection_(merge_heads(mixed))) + x);
-  const Tensor y = output_(gelu(intermediate_(attended)));
+  const Tensor y = output_(activate(activation_, intermediate_(attended)));
   return observed(*this, output_norm_(dropped(dropout_, y) + attended));
 }
 
 Bert::Bert(const BertOptions& options, bool pooler)
-    : words_(options.vocabulary, options.width),
+    : padding_(options.padding),
+      words_(options.vocabulary, options.width),
       positions_(options.length, options.width),
       segments_(options.segments, options.width),
-      norm_(options.width, kNorm),
+      norm_(options.width, norm(options)),
       dropout_{options.dropout} {
   for (std::int64_t i = 0; i < options.layers; ++i) layers_.emplace_back(options);
   if (pooler) pooler_.emplace(options.width, options.width);
   init_bert(*this);
 }
 
+Tensor Bert::positions_of(const Tensor& words) const {
+  if (padding_ < 0) return positions_.weight.value()[slice(0, words.size(1))];
+  const Tensor counted = (words != padding_).to(DType::i32);
+  return positions_(cumsum(counted, 1) * counted + padding_);
+}
+
 Tensor Bert::forward(const BertInput& input) const {
   const Tensor& words = input.words;
-  if (recording::checked(words, "Bert").type.shape.rank() != 2 || words.size(1) > positions_.weight.size(0))
+  const std::int64_t most = positions_.weight.size(0) - (padding_ + 1);
+  if (recording::checked(words, "Bert").type.shape.rank() != 2 || words.size(1) > most)
     throw Error(ErrorKind::kShape, "Bert", "the words",
-                "[batch, length] of at most " + std::to_string(positions_.weight.size(0)) + " words",
-                words.type().to_string());
+                "[batch, length] of at most " + std::to_string(most) + " words", words.type().to_string());
   const auto fits = [&](const Tensor& x, const char* what) {
     if (x.shape() != words.shape())
       throw Error(ErrorKind::kShape, "Bert", what, words.shape().to_string(), x.type().to_string());
@@ -89,7 +101,7 @@ Tensor Bert::forward(const BertInput& input) const {
   } else {
     x = x + segments_.weight.value()[0];
   }
-  x = x + positions_.weight.value()[slice(0, length)];
+  x = x + positions_of(words);
   x = dropped(dropout_, norm_(x));
   Tensor mask;
   if (input.mask.defined()) {
@@ -109,16 +121,19 @@ Tensor Bert::pooled(const Tensor& hidden) const {
 
 BertMaskedLanguageModel::BertMaskedLanguageModel(const BertOptions& options)
     : bert(options, false),
+      activation_(options.padding < 0 ? options.activation
+                                      : Activation::gelu),  // RoBERTa's head has always GELU
       bias_(new_parameter({options.vocabulary})),
       dense_(options.width, options.width),
-      norm_(options.width, kNorm),
+      norm_(options.width, norm(options)),
       decoder_weight_(bert.words()),
       decoder_bias_(bias_) {
   init_bert(dense_);
 }
 
 Tensor BertMaskedLanguageModel::forward(const BertInput& input) const {
-  return observed(*this, linear(norm_(gelu(dense_(bert.forward(input)))), decoder_weight_, decoder_bias_));
+  return observed(*this, linear(norm_(activate(activation_, dense_(bert.forward(input)))), decoder_weight_,
+                                decoder_bias_));
 }
 
 BertClassifier::BertClassifier(const BertOptions& options)
@@ -128,6 +143,52 @@ BertClassifier::BertClassifier(const BertOptions& options)
 
 Tensor BertClassifier::forward(const BertInput& input) const {
   return observed(*this, classifier_(dropped(dropout_, bert.pooled(bert.forward(input)))));
+}
+
+namespace {
+
+struct Renamed {
+  std::string_view theirs, ours;
+};
+// Beginnings of names. RoBERTa's classifier is BERT's: a dense layer with tanh, the pooler, then another.
+constexpr Renamed kBeginnings[] = {
+    {"roberta.", "bert."},
+    {"lm_head.dense.", "cls.predictions.transform.dense."},
+    {"lm_head.layer_norm.", "cls.predictions.transform.LayerNorm."},
+    {"lm_head.decoder.", "cls.predictions.decoder."},
+    {"lm_head.bias", "cls.predictions.bias"},
+    {"classifier.dense.", "bert.pooler.dense."},
+    {"classifier.out_proj.", "classifier."},
+};
+constexpr Renamed kEndings[] = {{".gamma", ".weight"}, {".beta", ".bias"}};
+
+}  // namespace
+
+std::map<std::string, Tensor> bert_state_dict(const std::map<std::string, Tensor>& published, bool head) {
+  constexpr std::string_view kBody = "bert.";
+  constexpr std::string_view kParts[] = {"embeddings.", "encoder.", "pooler."};
+  std::map<std::string, Tensor> values;
+  for (const auto& [full, value] : published) {
+    std::string name = full;
+    for (const Renamed& renamed : kBeginnings)
+      if (name.starts_with(renamed.theirs)) {
+        name.replace(0, renamed.theirs.size(), renamed.ours);
+        break;
+      }
+    for (const Renamed& renamed : kEndings)
+      if (name.ends_with(renamed.theirs))
+        name.replace(name.size() - renamed.theirs.size(), renamed.theirs.size(), renamed.ours);
+    if (name.ends_with("embeddings.position_ids") || name.ends_with("embeddings.token_type_ids")) continue;
+    const bool part = std::any_of(std::begin(kParts), std::end(kParts),
+                                  [&](std::string_view beginning) { return name.starts_with(beginning); });
+    if (head && part) name.insert(0, kBody);
+    if (!head && name.starts_with(kBody))
+      name.erase(0, kBody.size());
+    else if (!head && !part)
+      continue;
+    values.emplace(std::move(name), value);
+  }
+  return values;
 }
 
 }  // namespace systole::nn::models

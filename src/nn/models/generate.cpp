@@ -56,7 +56,7 @@ struct Generator::State {
       seen[2 * i + 1].assign(values);
       x = model.h[i].after_attention(x, attention(parts[0], keys, values, {.mask = mask}));
     }
-    return linear(model.lnf(x), model.wte.weight).reshape({-1});
+    return model.logits(x).reshape({-1});
   }
 
   Tensor next(const Tensor& word, const Tensor& position, const Tensor& temperature, const Tensor& key) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "nn/parameter.h"
 #include "systole/base/error.h"
 #include "systole/nn/init.h"
 #include "systole/nn/transformer.h"
@@ -38,7 +39,7 @@ std::vector<Tensor> Gpt2Layer::heads_of(const Tensor& x) const {
 
 Tensor Gpt2Layer::after_attention(const Tensor& x, const Tensor& attended) const {
   const Tensor sum = x + dropped(drop, proj(merge_heads(attended)));
-  return observed(*this, sum + dropped(drop, fc2(gelu(fc(ln2(sum)), GeluForm::tanh))));
+  return observed(*this, sum + dropped(drop, fc2(activate(activation, fc(ln2(sum))))));
 }
 
 Tensor Gpt2Layer::forward(const Tensor& x) const {
@@ -49,8 +50,20 @@ Tensor Gpt2Layer::forward(const Tensor& x) const {
 std::vector<Gpt2Layer> Gpt2::make_layers(const Gpt2Options& options) {
   std::vector<Gpt2Layer> layers;
   for (std::int64_t i = 0; i < options.layers; ++i)
-    layers.push_back(Gpt2Layer{options.width, options.heads, options.dropout});
+    layers.push_back(Gpt2Layer{options.width, options.heads, options.dropout,
+                               options.intermediate > 0 ? options.intermediate : 4 * options.width,
+                               options.epsilon, options.activation});
   return layers;
+}
+
+std::optional<Linear> Gpt2::make_head(const Gpt2Options& options) {
+  if (options.tied) return std::nullopt;
+  return Linear(options.width, options.vocabulary, {.bias = false});
+}
+
+Tensor Gpt2::logits(const Tensor& x) const {
+  const Tensor normed = lnf(x);
+  return lm_head ? (*lm_head)(normed) : linear(normed, wte.weight);
 }
 
 Tensor Gpt2::forward(const Tensor& words) const {
@@ -63,7 +76,7 @@ Tensor Gpt2::forward(const Tensor& words) const {
       built({wpe.weight}, [&](const ir::Values& v) { return ops::slice_axis(v[0], 0, 0, length); });
   Tensor x = dropped(drop, wte(words) + positions);
   for (const Gpt2Layer& layer : h) x = layer.forward(x);
-  return observed(*this, linear(lnf(x), wte.weight));
+  return observed(*this, logits(x));
 }
 
 void init_gpt2(const Gpt2& model) {
@@ -113,12 +126,12 @@ std::string with_dots(std::string name) {
 
 }  // namespace
 
-std::map<std::string, Tensor> gpt2_state_dict(const std::map<std::string, Tensor>& published) {
+std::map<std::string, Tensor> gpt2_state_dict(const std::map<std::string, Tensor>& published,
+                                              const Gpt2Options& options) {
   std::map<std::string, Tensor> values;
   for (const auto& [full, value] : published) {
     std::string name = with_dots(full);
-    if (name == "lm_head.weight" || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"))
-      continue;
+    if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) continue;
     if (name.starts_with("transformer.")) name.erase(0, std::string_view("transformer.").size());
     Tensor ours = value;
     for (const Renamed& renamed : kRenamed) {
@@ -135,6 +148,10 @@ std::map<std::string, Tensor> gpt2_state_dict(const std::map<std::string, Tensor
     }
     values.emplace(std::move(name), std::move(ours));
   }
+  const auto head = values.find("lm_head.weight"), words = values.find("wte.weight");
+  if (options.tied && head != values.end() && words != values.end() &&
+      same_values(head->second, words->second))
+    values.erase(head);
   return values;
 }
 

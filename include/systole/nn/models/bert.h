@@ -2,17 +2,23 @@
 
 // BERT: post-norm blocks, exact GELU, learned positions and segments. Parameters have the names of the
 // published checkpoints: embeddings.word_embeddings.weight, encoder.layer.0.attention.self.query.weight,
-// pooler.dense.weight; in the models with a head "bert." stands before them.
+// pooler.dense.weight; in the models with a head "bert." stands before them. RoBERTa is a BERT whose
+// positions begin after the number of its padding word. Published weights, from a folder with config.json and
+// model.safetensors (io/pretrained.h):
 //
-//   models::BertClassifier model({.classes = 2});
-//   load_state_dict(model, io::load_safetensors("bert-base-uncased.safetensors"), false);
+//   models::BertMaskedLanguageModel model(io::bert_options("bert-base-uncased"));
+//   nn::LoadedState loaded =
+//       load_state_dict(model, models::bert_state_dict(io::load_safetensors("bert-base-uncased")), false);
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "systole/base/export.h"
 #include "systole/nn/layers.h"
+#include "systole/nn/models/activation.h"
 #include "systole/nn/module.h"
 
 namespace systole::nn::models {
@@ -22,6 +28,11 @@ struct BertOptions {
   std::int64_t intermediate = 0;  // 0: four times the width
   double dropout = 0.1;
   std::int64_t classes = 2;  // of a classifier
+  double epsilon = 1e-12;    // of the norms
+  Activation activation = Activation::gelu;
+  // RoBERTa: the number of its padding word, 1. The words that are not it count their positions from the next
+  // number, 2, and it has its own as position. -1: positions count from 0.
+  std::int64_t padding = -1;
 };
 
 // Words i32 [batch, length]. Without segments all are of the first; `mask`, bool or integer [batch, length],
@@ -50,6 +61,7 @@ class SYSTOLE_API BertLayer {
 
  private:
   std::int64_t heads_;
+  Activation activation_;
   Linear query_, key_, value_, projection_;
   LayerNorm attention_norm_;
   Linear intermediate_, output_;
@@ -78,6 +90,9 @@ class SYSTOLE_API Bert {
   }
 
  private:
+  Tensor positions_of(const Tensor& words) const;  // [length, width], or [batch, length, width]
+
+  std::int64_t padding_;
   Embedding words_, positions_, segments_;
   LayerNorm norm_;
   std::vector<BertLayer> layers_;
@@ -107,6 +122,7 @@ class SYSTOLE_API BertMaskedLanguageModel {
   }
 
  private:
+  Activation activation_;
   Variable bias_;
   Linear dense_;
   LayerNorm norm_;
@@ -134,5 +150,12 @@ class SYSTOLE_API BertClassifier {
   Dropout dropout_;
   Linear classifier_;
 };
+
+// Weights under the names of published checkpoints of BERT and RoBERTa, with `head` as those of
+// BertMaskedLanguageModel and BertClassifier, else as those of Bert, without any head. The norms' old names,
+// gamma and beta, become weight and bias, a RoBERTa's "roberta." and its heads BERT's names; position numbers
+// that are stored are left out.
+SYSTOLE_API std::map<std::string, Tensor> bert_state_dict(const std::map<std::string, Tensor>& published,
+                                                          bool head = true);
 
 }  // namespace systole::nn::models

@@ -1,0 +1,76 @@
+#include "systole/data/bad_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/log.h"
+#include "systole/base/error.h"
+
+namespace systole::data {
+
+namespace {
+
+constexpr std::int64_t kMostInARow = 100;  // a disk that is gone should not look like a long epoch
+
+// What a file can be guilty of; a lack of memory or a wrong call is not the sample's.
+bool is_the_samples(ErrorKind kind) {
+  return kind == ErrorKind::kParse || kind == ErrorKind::kLimit || kind == ErrorKind::kUnsupported ||
+         kind == ErrorKind::kIo || kind == ErrorKind::kNotFound;
+}
+
+class WithoutBad final : public Rows {
+ public:
+  WithoutBad(std::shared_ptr<const Rows> base, std::shared_ptr<BadSamples> found)
+      : base_(std::move(base)), found_(std::move(found)) {}
+
+  std::int64_t size() const override { return base_->size(); }
+  std::int64_t period() const override { return base_->period(); }
+  Info info() const override { return base_->info(); }
+  std::optional<std::vector<std::int64_t>> known_labels(std::size_t field) const override {
+    return base_->known_labels(field);
+  }
+  Sample get(std::int64_t i) const override {
+    std::exception_ptr first;
+    const std::int64_t period = base_->period(), tries = std::min(period, kMostInARow);
+    for (std::int64_t k = 0; k < tries; ++k) {
+      const std::int64_t at = (i % period + k) % period;
+      try {
+        return base_->get(at);
+      } catch (const Error& error) {
+        if (!is_the_samples(error.kind())) throw;
+        if (!first) first = std::current_exception();
+        if (found_->add(at))
+          log(LogLevel::warn,
+              fmt::format("sample {} cannot be read, and the next is taken: {}", at, error.what()));
+      }
+    }
+    std::rethrow_exception(first);
+  }
+
+ private:
+  std::shared_ptr<const Rows> base_;
+  std::shared_ptr<BadSamples> found_;
+};
+
+}  // namespace
+
+std::int64_t BadSamples::count() const {
+  const std::lock_guard lock(mutex_);
+  return std::ssize(samples_);
+}
+
+bool BadSamples::add(std::int64_t sample) {
+  const std::lock_guard lock(mutex_);
+  return samples_.insert(sample).second;
+}
+
+Source without_bad(const Source& source, std::shared_ptr<BadSamples> found) {
+  if (source.empty() || source.in_memory()) return source;
+  if (!found) found = std::make_shared<BadSamples>();
+  return Source(std::make_shared<const WithoutBad>(source.rows(), std::move(found)));
+}
+
+}  // namespace systole::data

@@ -1,0 +1,57 @@
+#pragma once
+
+// How the columns of a table become numbers. The features of a training are kept with its model: another
+// table may have them in another order, and text must become the same numbers as in training.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "systole/data/sets.h"
+
+namespace systole::data {
+
+bool is_missing(std::string_view cell);
+
+struct CsvFeature {
+  std::string name;
+  std::vector<std::string> categories = {};  // of text
+  bool one_hot = false;  // a number for each category; else one, the category's place (models before 0.2)
+
+  std::size_t width() const { return one_hot ? categories.size() : 1; }
+};
+using CsvFeatures = std::vector<CsvFeature>;
+
+// What csv() makes of each column; the place of the label is the table's size where there is none.
+struct CsvPlan {
+  std::vector<CsvColumn> columns;
+  std::vector<std::size_t> features;  // in the order of x
+  std::size_t label = 0;
+};
+CsvPlan plan_csv(const Table& table, const CsvOptions& options, std::string_view where);
+// Throws kInvalidArgument for text of too many values.
+CsvFeatures features_of(const Table& table, const CsvPlan& plan, const CsvOptions& options,
+                        const std::string& where);
+
+// The table, with text where training had text: a column of it may hold nothing but numbers here.
+Table read_csv_like(const std::filesystem::path& file, CsvOptions options, const CsvFeatures& features);
+// These rows of the features, f32[rows,width]. Throws kNotFound for a column that is missing, with those
+// there are, and kInvalidArgument for text that training had not.
+Literal encode(const Table& table, const CsvFeatures& features, std::span<const std::int64_t> rows,
+               const std::string& where);
+
+struct CsvSet {
+  Source source;
+  CsvFeatures features;
+};
+// csv() with what x is made of. With `like`, the features of a training, x is made of those columns.
+CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options,
+               const CsvFeatures* like = nullptr);
+// All rows of these features, f32[rows,width].
+Literal read_features(const std::filesystem::path& file, const CsvFeatures& features);
+
+}  // namespace systole::data

@@ -1,5 +1,5 @@
 # Short names for the common ways; everything else is cmake --preset and ctest --preset. `make help` lists them.
-.PHONY: build install demo test check bench format lint clean help setup
+.PHONY: build install demo test check soak bench format lint clean help setup
 
 PREFIX ?= /usr/local
 
@@ -22,6 +22,14 @@ test:  ## everything a change must pass: release tests, then each fuzzer for 20 
 
 check:  ## before a submission: format, address, undefined-behaviour and thread sanitizers, slow tests
 	@scripts/check
+
+MINUTES ?= 10
+SEED ?= 20260
+soak: setup  ## random graphs on every device, against plain evaluation, for MINUTES=10 from SEED=20260
+	@cmake --preset release --log-level=NOTICE
+	@cmake --build --preset release --target random_soak
+	@SYSTOLE_CACHE=0 SYSTOLE_PLUGIN_PATH=$${SYSTOLE_PLUGIN_PATH:-.deps} nice -n 19 \
+	  build/tests/conformance/random_soak --minutes $(MINUTES) --seed $(SEED)
 
 bench: build  ## what the core costs on this machine, and how fast data comes
 	@build/bench/core_bench

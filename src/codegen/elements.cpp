@@ -266,6 +266,7 @@ std::string Elements::literal(const Literal& value, const Indices& at) {
         elements.push_back(number(dtype, static_cast<double>(x)));
     }
   });
+  if (elements.empty()) return "0";  // no point reads it, but its text is asked for
   if (elements.size() == 1 ||
       std::all_of(elements.begin(), elements.end(), [&](const std::string& e) { return e == elements[0]; }))
     return elements[0];

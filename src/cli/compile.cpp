@@ -47,8 +47,12 @@ class AnyGpu final : public lower::Target {
   explicit AnyGpu(const TargetChoice& choice) : choice_(choice) {}
   std::string_view name() const override { return choice_.name; }
   lower::KernelLimits limits() const override {
+    const bool is_cuda = choice_.dialect == codegen::Dialect::cuda;
+    const lower::KernelLimits others;
     return {.nodes = 400,
-            .buffers = choice_.dialect == codegen::Dialect::cuda ? 508 : 60,
+            .buffers = is_cuda ? 508 : 60,
+            .inlined_cost_of_many = is_cuda ? 4 : others.inlined_cost_of_many,
+            .repeated_cost = is_cuda ? 40 : others.repeated_cost,
             .cuts_rows = true,
             .judges = choice_.dialect != codegen::Dialect::c};
   }

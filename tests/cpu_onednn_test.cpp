@@ -235,7 +235,8 @@ TEST_F(OneDnn, TakesConvolutionsOfOneDimensionAndTheirGradients) {
                                             "onednn.convolution_weight_grad"};
       expect_calls(autodiff::vjp(graph, {0, 1}), all);
       Graph transposed("main");
-      const Value grad = transposed.input("grad", y.type()), kernel = transposed.input("w", {DType::f32, {24, 16, 3}});
+      const Value grad = transposed.input("grad", y.type()),
+                  kernel = transposed.input("w", {DType::f32, {24, 16, 3}});
       transposed.output(ops::conv_input_grad(grad, kernel, image, attrs), "x");
       expect_calls(autodiff::vjp(transposed, {0, 1}), all);
     }

@@ -159,7 +159,7 @@ TEST_F(DiskCaches, AFolderThatCannotBeUsedIsNoError) {
 
 TEST_F(DiskCaches, AFolderThatOthersMayWriteToIsNotUsed) {
   cache().store(key("a"), "value");
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(::stat((folder_ / "cache").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
   fs::permissions(folder_ / "cache", fs::perms::all);

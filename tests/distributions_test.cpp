@@ -73,9 +73,8 @@ TEST(Distributions, Bernoulli) {
   expect_tensor(certain.entropy(), {f64, {2}}, {0, 0});
   expect_tensor(kl(certain, certain), {f64, {2}}, {0, 0});
   expect_tensor(kl(certain, Bernoulli::of_probs(vec({1, 1}))), {f64, {2}}, {kInf, 0});
-  const Tensor slope = grad([](const Tensor& p) {
-    return sum(Bernoulli::of_probs(p).log_prob(vec({0, 1})));
-  })(vec({0, 1}));
+  const Tensor slope =
+      grad([](const Tensor& p) { return sum(Bernoulli::of_probs(p).log_prob(vec({0, 1}))); })(vec({0, 1}));
   expect_tensor(slope, {f64, {2}}, {-1, 1});
   const Tensor x = a.sample(random::key(3), {20000});
   EXPECT_EQ(x.type().to_string(), "bool[20000,3]");

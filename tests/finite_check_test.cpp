@@ -40,10 +40,7 @@ TEST_P(FiniteCheck, NamesTheOpOfALossAndKeepsTheVariables) {
   const std::vector<float> before = w.to_vector<float>();
   EXPECT_EQ(calls.item<int>(), 1);
   for (int i = 0; i < 2; ++i)  // and again: nothing was spoiled
-    expect_all(error_of(ErrorKind::kInvalidArgument,
-                        [&] {
-                          step(tensor({1., -1.}, DType::f32));
-                        }),
+    expect_all(error_of(ErrorKind::kInvalidArgument, [&] { step(tensor({1., -1.}, DType::f32)); }),
                {"step", "result 0", "log of f32[2] gives nan at [1]", "net.w"});
   EXPECT_EQ(w.to_vector<float>(), before);
   EXPECT_EQ(calls.item<int>(), 1);
@@ -79,11 +76,9 @@ TEST_P(FiniteCheck, RefusesALaunchOfManyStepsWithTheStep) {
       },
       {.check_finite = true});
   step.many(tensor({{1.}, {2.}}, DType::f32));
-  expect_all(error_of(ErrorKind::kInvalidArgument,
-                      [&] {
-                        step.many(tensor({{1.}, {2.}, {-1.}}, DType::f32));
-                      }),
-             {"step 2 of the launch"});
+  expect_all(
+      error_of(ErrorKind::kInvalidArgument, [&] { step.many(tensor({{1.}, {2.}, {-1.}}, DType::f32)); }),
+      {"step 2 of the launch"});
   error_of(ErrorKind::kInvalidArgument, [&] { step.many(tensor({{-1.}}, DType::f32)); });
   EXPECT_EQ(sum_of.to_vector<float>(), (std::vector<float>{3}));
 }
@@ -100,10 +95,7 @@ TEST_P(FiniteCheck, IsNoPartOfAProgramWithoutIt) {
                             {.check_indices = true, .check_finite = true});
   both(ones({3, 1}), tensor({1}));
   expect_all(error_of(ErrorKind::kInvalidArgument, [&] { both(ones({3, 1}), tensor({3})); }), {"3 at [0]"});
-  expect_all(error_of(ErrorKind::kInvalidArgument,
-                      [&] {
-                        both(zeros({3, 1}) - 1, tensor({0}));
-                      }),
+  expect_all(error_of(ErrorKind::kInvalidArgument, [&] { both(zeros({3, 1}) - 1, tensor({0})); }),
              {"log of f32[1,1] gives nan"});
 }
 

@@ -57,19 +57,16 @@ TEST(HugeSizes, PaddingThatCancelsIsRefusedWhereItsNegativeDoesNotFit) {
   ir::Graph graph;
   const ir::Value x = graph.input("x", {DType::f32, {4}});
   const ir::Value zero = graph.constant(Literal::scalar<float>(0));
-  const auto pad = [&](std::int64_t low, std::int64_t high) {
-    return ops::pad(x, zero, {low}, {high}, {0});
-  };
+  const auto pad = [&](std::int64_t low, std::int64_t high) { return ops::pad(x, zero, {low}, {high}, {0}); };
   error_of(ErrorKind::kLimit, [&] { pad(kLeast, -(kLeast + 1)); });
   error_of(ErrorKind::kLimit, [&] { pad(kMost * 2, -kMost * 2); });
   // In range, the padding pushes every element out: 4 zeros.
   graph.output(pad(-kMost, kMost));
   for (const runtime::DeviceInfo& device : devices()) {
     SCOPED_TRACE(device.name.to_string());
-    EXPECT_EQ(compile(graph, device.name.to_string())
-                  .run({Literal::of<float>({4}, {1, 2, 3, 4})})[0]
-                  .to_doubles(),
-              (std::vector<double>{0, 0, 0, 0}));
+    EXPECT_EQ(
+        compile(graph, device.name.to_string()).run({Literal::of<float>({4}, {1, 2, 3, 4})})[0].to_doubles(),
+        (std::vector<double>{0, 0, 0, 0}));
   }
 }
 

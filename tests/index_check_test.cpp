@@ -48,9 +48,7 @@ TEST_F(LabelCheck, NamesTheSampleTheLabelAndTheRangeBeforeTheFirstStep) {
     expect_all(refused([&] { trainer.evaluate(bad); }), {"evaluate", "sample 17"});
     expect_all(refused([&] { trainer.fit(source, {.epochs = 1, .validation = bad, .verbose = 0}); }),
                {"validation", "sample 17"});
-    expect_all(refused([&] {
-                 trainer.train_on_batch({Tensor(data.x), Tensor(bad.columns()[1])});
-               }),
+    expect_all(refused([&] { trainer.train_on_batch({Tensor(data.x), Tensor(bad.columns()[1])}); }),
                {"train_on_batch", "sample 17"});
     if (label == 7) {
       Net fresh = seeded_net();
@@ -113,9 +111,7 @@ TEST_P(IndexCheck, NamesTheOpItsOperandsTheIndexAndTheRange) {
                             {.name = "lookup", .check_indices = true});
   EXPECT_EQ(rows(table, tensor({3, 0})).to_vector<float>(), (std::vector<float>{6, 7, 0, 1}));
   expect_all(
-      refused([&] {
-        rows(table, tensor({1, 9, -1}));
-      }),
+      refused([&] { rows(table, tensor({1, 9, -1})); }),
       {"lookup", "embedding of f32[4,2] (argument 0)", "2 indices", "(argument 1)", "0 to 3", "9 at [1]"});
   expect_all(refused([&] { rows(table, tensor({0, -1, 1})); }), {"an index", "-1 at [1]"});
   const auto wide =
@@ -137,9 +133,7 @@ TEST_P(IndexCheck, CoversEveryOpWithIndices) {
   expect_all(refused([&] { written(table, nine); }), {"scatter", "0 to 3", "9 at [0]"});
   const auto loss = compile([](const Tensor& x, const Tensor& y) { return cross_entropy(x, y); }, on);
   loss(table, tensor({0, 1, 0, 1}));
-  expect_all(refused([&] {
-               loss(table, tensor({0, 1, -1, 7}));
-             }),
+  expect_all(refused([&] { loss(table, tensor({0, 1, -1, 7})); }),
              {"cross_entropy of f32[4,2]", "2 indices", "0 to 1", "-1 at [2]"});
 }
 
@@ -147,9 +141,7 @@ TEST_P(IndexCheck, LooksIntoLoopsAndBranches) {
   const FunctionOptions on{.check_indices = true};
   const auto step = compile([](const Tensor& t, const Tensor& i) { return embedding(t, i); }, on);
   step.many(stack({table, table}), tensor({{1, 2}, {0, 3}}));
-  expect_all(refused([&] {
-               step.many(stack({table, table}), tensor({{1, 2}, {0, 4}}));
-             }),
+  expect_all(refused([&] { step.many(stack({table, table}), tensor({{1, 2}, {0, 4}})); }),
              {"embedding", "step 1", "4 at [1]"});
   const auto summed = compile(
       [](const Tensor& t, const Tensor& rows) {
@@ -168,9 +160,7 @@ TEST_P(IndexCheck, LooksIntoLoopsAndBranches) {
   const auto looped = compile(
       [](const Tensor& t, const Tensor& n) {
         return while_loop([&](const Carry& c) { return c.first < n; },
-                          [&](const Carry& c) {
-                            return Carry{c.first + 1, c.second + take(t, c.first, 0)};
-                          },
+                          [&](const Carry& c) { return Carry{c.first + 1, c.second + take(t, c.first, 0)}; },
                           Carry{Tensor(0), zeros({2})})
             .second;
       },
@@ -179,8 +169,7 @@ TEST_P(IndexCheck, LooksIntoLoopsAndBranches) {
   expect_all(refused([&] { looped(table, Tensor(6)); }), {"gather", "4 at []"});
   const auto chosen = compile(
       [](const Tensor& t, const Tensor& i) {
-        return cond(
-            i > 5, [&] { return take(t, i, 0); }, [&] { return take(t, i + 3, 0); });
+        return cond(i > 5, [&] { return take(t, i, 0); }, [&] { return take(t, i + 3, 0); });
       },
       on);
   chosen(table, Tensor(0));
@@ -212,9 +201,7 @@ TEST_P(IndexCheck, LeavesVariablesAsTheyWereAndNamesThem) {
         return loss;
       },
       {.check_indices = true});
-  expect_all(refused([&] {
-               labelled(tensor({1, 2}), tensor({0, 7}));
-             }),
+  expect_all(refused([&] { labelled(tensor({1, 2}), tensor({0, 7})); }),
              {"cross_entropy", "7 at [1]", "(argument 1)", "0 to 1"});
 }
 
@@ -236,9 +223,7 @@ TEST_P(IndexCheck, IsAskedForByAVariableToo) {
   const auto rows = compile([](const Tensor& t, const Tensor& i) { return embedding(t, i); });
   expect_all(refused([&] { rows(table, tensor({9})); }), {"9 at [0]"});
   expect_all(refused([&] { embedding(table, tensor({9})).eval(); }), {"embedding", "9 at [0]", "0 to 3"});
-  expect_all(refused([&] {
-               cross_entropy(table, tensor({0, 1, 7, 0})).eval();
-             }),
+  expect_all(refused([&] { cross_entropy(table, tensor({0, 1, 7, 0})).eval(); }),
              {"cross_entropy", "7 at [2]"});
   EXPECT_EQ(embedding(table, tensor({3})).to_vector<float>(), (std::vector<float>{6, 7}));
   EXPECT_EQ(table[2].to_vector<float>(), (std::vector<float>{4, 5}));

@@ -71,8 +71,8 @@ TEST_P(LayerParity, Pooling) {
   expect_layer("avg_pool1d", nn::AvgPool1d{3, {.stride = 2, .padding = 1}}, kLine);
   expect_layer("max_pool2d", nn::MaxPool2d{{3, 2}, {.stride = {2, 1}, .padding = {1, 0}}}, kImage);
   expect_layer("avg_pool2d", nn::AvgPool2d{{3, 2}, {.stride = {2, 1}, .padding = {1, 0}}}, kImage);
-  expect_layer("avg_pool2d_of_elements", nn::AvgPool2d{3, {.stride = 2, .padding = 1, .count_padding = false}},
-               kImage);
+  expect_layer("avg_pool2d_of_elements",
+               nn::AvgPool2d{3, {.stride = 2, .padding = 1, .count_padding = false}}, kImage);
   expect_layer("global_avg_pool", nn::GlobalAvgPool{}, kImage);
   expect_layer("adaptive_avg_pool1d", nn::AdaptiveAvgPool1d{4}, kLine);
   expect_layer("adaptive_max_pool1d", nn::AdaptiveMaxPool1d{4}, kLine);

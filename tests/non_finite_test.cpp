@@ -237,9 +237,8 @@ TEST_F(NonFiniteEvaluation, OfTargetsThatAreNotFiniteNamesTheirField) {
   training::Trainer trainer(net, optim::SGD(net), {.loss = "mse"});
   std::vector<float> y(50, 0);
   y[9] = kNaN;
-  const std::vector<std::string> lines = warnings_of([&] {
-    trainer.evaluate(data::arrays(data.x, Literal::of<float>({50, 1}, y)), {.batch = 4});
-  });
+  const std::vector<std::string> lines = warnings_of(
+      [&] { trainer.evaluate(data::arrays(data.x, Literal::of<float>({50, 1}, y)), {.batch = 4}); });
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_NE(lines[0].find("the loss is not finite"), std::string::npos) << lines[0];
   EXPECT_NE(lines[0].find("sample 9"), std::string::npos) << lines[0];

@@ -119,7 +119,8 @@ TEST(Fold, ShortScansAndCompositesAreEvaluated) {
 TEST(Fold, AllItMakesOfAGraphHasABudget) {
   ir::Graph graph;
   const ir::Value x = ops::iota(graph, {DType::i64, {8192}}, 0);
-  for (int i = 0; i < 20'000; ++i) graph.output(ops::mul(x, graph.constant(Literal::scalar<std::int64_t>(i))));
+  for (int i = 0; i < 20'000; ++i)
+    graph.output(ops::mul(x, graph.constant(Literal::scalar<std::int64_t>(i))));
   const auto constant_bytes = [](const ir::Graph& g) {
     std::int64_t bytes = 0;
     for (const ir::Node& node : g.nodes())

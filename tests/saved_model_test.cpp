@@ -244,9 +244,8 @@ TEST_F(SavedModelTest, FilesThatAreNoModelSayWhatToDo) {
   error_of(ErrorKind::kUnsupported, [&] { load(fs::path(SYSTOLE_TEST_DATA) / "safetensors" / "pickle.pt"); });
   error_of(ErrorKind::kNotFound, [&] { load(folder_ / "none.safetensors"); });
   error_of(ErrorKind::kInvalidArgument, [&] { save(file(), tiny(), {}); });
-  error_of(ErrorKind::kInvalidArgument, [&] {
-    save(file(), tiny(), {Shape{1, 2}}, {.metadata = {{"format", "x"}}});
-  });
+  error_of(ErrorKind::kInvalidArgument,
+           [&] { save(file(), tiny(), {Shape{1, 2}}, {.metadata = {{"format", "x"}}}); });
   error_of(ErrorKind::kShape, [&] { save(file(), tiny(), {Shape{1, 3}}); });
   const SavedModel empty;
   error_of(ErrorKind::kInvalidArgument, [&] { empty(waves({1, 2})); });

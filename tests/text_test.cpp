@@ -416,7 +416,8 @@ TEST(Text, SplatsShareOneBudget) {
   const auto splats = [&](int count) {
     std::string made = "systole.ir 1\ngraph @main() {\n";
     for (int i = 0; i < count; ++i)
-      made += "%v" + std::to_string(i) + " = constant() {value=f32[16777216](splat " + std::to_string(i) + ")}\n";
+      made +=
+          "%v" + std::to_string(i) + " = constant() {value=f32[16777216](splat " + std::to_string(i) + ")}\n";
     return made + "return %v0 }\n";
   };
   EXPECT_NO_THROW(parse(splats(4)));

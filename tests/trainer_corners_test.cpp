@@ -79,8 +79,8 @@ TEST_F(TrainerCorners, LaunchesMayHaveAnotherSizeWhenItGoesOn) {
 // A checkpoint with the right checksum and wrong text: the file's folder, step and key are named.
 TEST_F(TrainerCorners, NumbersOfACheckpointThatAreNoneAreRefusedByTheirKey) {
   const std::pair<const char*, const char*> wrong[] = {
-      {"epoch", "abc"}, {"epoch", "-1"}, {"done", "99999999999999999999"}, {"done", ""}, {"sums", ""},
-      {"sums", "0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0"}};
+      {"epoch", "abc"}, {"epoch", "-1"}, {"done", "99999999999999999999"},
+      {"done", ""},     {"sums", ""},    {"sums", "0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0"}};
   for (const auto& [key, text] : wrong) {
     const Scratch folder;
     trained(source, stopped_at(folder.path(), 9, 2));

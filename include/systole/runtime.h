@@ -89,8 +89,8 @@ class SYSTOLE_API Session {
  public:
   virtual ~Session() = default;
   virtual std::vector<std::vector<BufferRef>> run(const RunArguments& arguments) = 0;  // results per device
-  // The same. Buffers that a caller leaves in `results` from the last run, and nobody else has, may be written
-  // again, without new memory on `cpu`. Tensors own their results: a call by them makes new ones.
+  // The same. Buffers that a caller leaves in `results` from the last run, and nobody else has, may be
+  // written again, without new memory on `cpu`. Tensors own their results: a call by them makes new ones.
   virtual void run_into(const RunArguments& arguments, std::vector<std::vector<BufferRef>>& results) {
     results = run(arguments);
   }

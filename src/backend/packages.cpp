@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_ours(const fs::path& folder) {
-  struct stat info {};
+  struct stat info{};
   return ::stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && (info.st_mode & S_IWOTH) == 0 &&
          (info.st_uid == ::geteuid() || info.st_uid == 0);
 }

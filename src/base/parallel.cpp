@@ -27,7 +27,6 @@ namespace systole {
 
 namespace {
 
-
 thread_local bool inside = false;  // a part of a call runs on this thread
 
 // items·i/n without overflow for any count of items.

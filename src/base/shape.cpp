@@ -80,7 +80,6 @@ std::string product_of(std::vector<std::string_view> factors) {
   return product;
 }
 
-
 std::int64_t checked_mul(std::int64_t a, std::int64_t b) {
   return systole::checked_mul(a, b, kWhere, kDimension);
 }

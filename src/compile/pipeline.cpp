@@ -108,8 +108,9 @@ ir::Graph run_passes(ir::Graph graph, std::span<const Pass> passes) {
       try {
         ir::verify(graph);
         if (constant_bytes(graph) > most_constants)
-          throw Error(ErrorKind::kInternal, "constants", "a pass makes more bytes of them than a graph may have",
-                      std::to_string(most_constants), std::to_string(constant_bytes(graph)));
+          throw Error(ErrorKind::kInternal, "constants",
+                      "a pass makes more bytes of them than a graph may have", std::to_string(most_constants),
+                      std::to_string(constant_bytes(graph)));
       } catch (const Error& error) {
         throw error.within(fmt::format("after pass {}", pass.name));
       }

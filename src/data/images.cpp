@@ -101,8 +101,8 @@ class PictureRows final : public Rows {
   Sample get(std::int64_t i) const override {
     const std::size_t at = static_cast<std::size_t>(i);
     Sample sample{naming_file(files_[at], [&] {
-      return io::load_picture(
-          files_[at], {options_.channels, options_.largest_pixels, options_.mode, options_.upright});
+      return io::load_picture(files_[at],
+                              {options_.channels, options_.largest_pixels, options_.mode, options_.upright});
     })};
     if (options_.height != 0 && options_.mode != io::PictureMode::colours)
       sample[0] = nearest_pixels(sample[0], options_.height, options_.width);

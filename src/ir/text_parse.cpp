@@ -35,9 +35,9 @@ void append(std::string& comment, std::string more) {
 
 // What an op cannot do without: the fields that say what it makes.
 template <class A, class T>
-constexpr bool kRequired = std::is_same_v<T, Literal> || std::is_same_v<T, Shape> || std::is_same_v<T, Dim> ||
-                           (std::is_same_v<T, DType> &&
-                            (std::is_same_v<A, ConvertAttrs> || std::is_same_v<A, IotaAttrs>));
+constexpr bool kRequired =
+    std::is_same_v<T, Literal> || std::is_same_v<T, Shape> || std::is_same_v<T, Dim> ||
+    (std::is_same_v<T, DType> && (std::is_same_v<A, ConvertAttrs> || std::is_same_v<A, IotaAttrs>));
 
 class Parser {
  public:

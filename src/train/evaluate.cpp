@@ -268,8 +268,7 @@ Tensor Trainer::predict(const data::Source& data, const EvaluateOptions& options
   std::int64_t samples = 0;
   impl.each_output(evaluation, [&](const Tensor& out, const Fields& fields) {
     outputs.push_back(out.literal());
-    bad.look_at(
-        outputs.back(), nullptr, [&] { return named(impl.inputs_in(fields), data); }, samples);
+    bad.look_at(outputs.back(), nullptr, [&] { return named(impl.inputs_in(fields), data); }, samples);
     samples += out.size(0);
   });
   impl.report(bad, samples, "predict", options.refuse_non_finite);
@@ -289,8 +288,7 @@ Tensor Trainer::predict(std::initializer_list<Tensor> inputs) {
   if (given.empty()) throw Error(ErrorKind::kInvalidArgument, "predict", "no inputs");
   Tensor out = impl_->predict(given);
   BadSamples bad = impl_->bad_samples();
-  bad.look_at(
-      out.literal(), nullptr, [&] { return named(given, {}); }, 0);
+  bad.look_at(out.literal(), nullptr, [&] { return named(given, {}); }, 0);
   impl_->report(bad, out.rank() == 0 ? 1 : out.size(0), "predict", false);
   return out;
 }

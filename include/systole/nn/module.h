@@ -297,8 +297,8 @@ Parameters variables(const M& module) {
 }
 
 // The mode of every module that has one, a member `Setting<bool> training`: dropout and batch normalisation
-// act differently in training and after it. A plain `bool training` changes too, with a warning where functions
-// that use the module are compiled already: they do not notice.
+// act differently in training and after it. A plain `bool training` changes too, with a warning where
+// functions that use the module are compiled already: they do not notice.
 template <Module M>
 void train(M& module, bool training = true) {
   detail::set_mode(inventory(module), training);
@@ -317,8 +317,8 @@ M clone(const M& module) {
   return copy;
 }
 
-// Gives the module new Variables of the dtype in place of its floating-point ones. An optimiser made before has
-// the old ones: its next step, and gradients by them, are an error.
+// Gives the module new Variables of the dtype in place of its floating-point ones. An optimiser made before
+// has the old ones: its next step, and gradients by them, are an error.
 template <Module M>
 void cast(M& module, DType dtype) {
   detail::renew(inventory(module), dtype);

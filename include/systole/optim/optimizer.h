@@ -51,8 +51,9 @@ class SYSTOLE_API Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One step down the gradients, which stand in the order of the parameters. Those of value_and_grad know their
-  // Variables, and others' are refused; what was computed from them (clipped, averaged) is taken as it stands.
+  // One step down the gradients, which stand in the order of the parameters. Those of value_and_grad know
+  // their Variables, and others' are refused; what was computed from them (clipped, averaged) is taken as it
+  // stands.
   void update(std::span<const Tensor> grads);
   // The same where `apply` (one bool) holds; otherwise everything stays as it is, the count of steps too. The
   // host does not wait to know. optim/loss_scale.h and optim/accumulation.h have uses.

@@ -22,7 +22,8 @@ class Axes {
  public:
   Axes() = default;
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Axes(T axis) : list_(Ints{static_cast<std::int64_t>(axis)}) {}
+    requires(!std::same_as<T, bool>)
+  Axes(T axis) : list_(Ints{static_cast<std::int64_t>(axis)}) {}
   Axes(std::initializer_list<std::int64_t> axes) : list_(axes) {}
   Axes(Ints axes) : list_(std::move(axes)) {}
   Axes(std::span<const std::int64_t> axes) : list_(axes) {}

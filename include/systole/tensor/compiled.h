@@ -38,8 +38,8 @@ struct FunctionOptions {
   // they were. Each call then waits for its numbers. Unset: as SYSTOLE_CHECK says when the function is made.
   std::optional<bool> check_indices = {};
   // Refuse a call whose results, or new values of Variables, hold NaN or infinite numbers: kInvalidArgument
-  // names the op where they began, and the Variables stay as they were. What a loss of one's own needs to have
-  // the Trainer's guard. Variables are kept twice, and each call waits for its numbers.
+  // names the op where they began, and the Variables stay as they were. What a loss of one's own needs to
+  // have the Trainer's guard. Variables are kept twice, and each call waits for its numbers.
   bool check_finite = false;
 };
 

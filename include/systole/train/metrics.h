@@ -51,10 +51,12 @@ class SYSTOLE_API Numbers {
   Numbers(const Tensor& values);
   Numbers(const Literal& values);
   template <class T>
-  requires(std::is_arithmetic_v<T>) Numbers(const std::vector<T>& values)
+    requires(std::is_arithmetic_v<T>)
+  Numbers(const std::vector<T>& values)
       : Numbers(std::vector<double>(values.begin(), values.end()), std::is_floating_point_v<T>) {}
   template <class T>
-  requires(std::is_arithmetic_v<T>) Numbers(std::initializer_list<T> values)
+    requires(std::is_arithmetic_v<T>)
+  Numbers(std::initializer_list<T> values)
       : Numbers(std::vector<double>(values.begin(), values.end()), std::is_floating_point_v<T>) {}
 
   std::span<const double> values() const { return values_; }

@@ -40,7 +40,8 @@ class CpuTarget final : public lower::Target {
  public:
   std::string_view name() const override { return "cpu"; }
   lower::KernelLimits limits() const override {
-    // What clang takes for a loop grows with the square of the arrays in it: 1,000 take 6 s, 4 times 250 take 2.
+    // What clang takes for a loop grows with the square of the arrays in it: 1,000 take 6 s, 4 times 250
+    // take 2.
     return {.nodes = 400, .buffers = 256, .cuts_rows = true, .has_cores = true};
   }
   std::vector<lower::Claim> offers(const lower::Region& region) const override {

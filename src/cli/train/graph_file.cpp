@@ -40,8 +40,7 @@ std::string model_file(const std::string& place) {
   std::error_code code;
   if (!fs::is_directory(place, code)) return place;
   const fs::path file = fs::path(place) / "model.safetensors";
-  if (!fs::exists(file, code))
-    throw Error(ErrorKind::kNotFound, place, without_model(place));
+  if (!fs::exists(file, code)) throw Error(ErrorKind::kNotFound, place, without_model(place));
   return file.string();
 }
 

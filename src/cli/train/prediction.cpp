@@ -215,10 +215,7 @@ Predicted predict_rows(const SavedModel& model, const Literal& rows, const std::
     // Numbers that are no scores of classes must all be finite, as if there were targets of their shape.
     bad.look_at(
         values, classes ? nullptr : &out.type(),
-        [&] {
-          return std::vector{training::NamedLiteral{model.inputs()[0].name, x.literal()}};
-        },
-        from);
+        [&] { return std::vector{training::NamedLiteral{model.inputs()[0].name, x.literal()}}; }, from);
     shape = out.shape();
     all.insert(all.end(), values.values<float>().begin(), values.values<float>().end());
   }

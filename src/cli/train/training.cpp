@@ -56,8 +56,7 @@ void describe(const TrainingData& data, const BuiltModel& model, const FitPlan& 
 // What `systole evaluate` and `systole predict` want to know.
 SaveOptions save_options(const Settings& settings, const TrainingData& data, const std::string& name) {
   SaveOptions options{.classes = data.classes, .name = name};
-  std::replace_if(
-      options.name.begin(), options.name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+  std::replace_if(options.name.begin(), options.name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
   for (std::int64_t i = 0; data.task == Task::classes && data.classes.empty() && i < data.outputs; ++i)
     options.classes.push_back(std::to_string(i));
   options.metadata.emplace(kConfigKey, to_toml(Value{to_table(settings)}));

@@ -45,8 +45,9 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Clones and work trees share what was compiled.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE})
+  # Clones and work trees share what was compiled, precompiled headers among it.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 # Not mold, whose version in Debian 12 never ends on some of the tests and makes others that do not start.
 find_program(LLD ld.lld NO_DEFAULT_PATH PATHS /usr/lib/llvm-19/bin)

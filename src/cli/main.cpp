@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/env.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/printable.h"

@@ -88,4 +88,59 @@ const Ints& get_ints(const AttrMap& attrs, std::string_view key) {
   return get<Ints>(attrs, key, "a list of integers");
 }
 
+Attrs::Attrs() = default;
+Attrs::Attrs(const Attrs&) = default;
+Attrs::Attrs(Attrs&&) noexcept = default;
+Attrs& Attrs::operator=(const Attrs&) = default;
+Attrs& Attrs::operator=(Attrs&&) noexcept = default;
+Attrs::~Attrs() = default;
+
+bool operator==(const Attrs& a, const Attrs& b) {
+  return static_cast<const AttrsVariant&>(a) == static_cast<const AttrsVariant&>(b);
+}
+
+template <class A>
+  requires(std::is_constructible_v<AttrsVariant, std::in_place_type_t<A>>)
+Attrs::Attrs(A attrs) : AttrsVariant(std::in_place_type<A>, std::move(attrs)) {}
+
+#define SYSTOLE_ATTRS(A) template SYSTOLE_API Attrs::Attrs(A);
+SYSTOLE_ATTRS(NoAttrs)
+SYSTOLE_ATTRS(InputAttrs)
+SYSTOLE_ATTRS(ConstantAttrs)
+SYSTOLE_ATTRS(IotaAttrs)
+SYSTOLE_ATTRS(DimensionAttrs)
+SYSTOLE_ATTRS(RandomBitsAttrs)
+SYSTOLE_ATTRS(ConvertAttrs)
+SYSTOLE_ATTRS(ReshapeAttrs)
+SYSTOLE_ATTRS(TransposeAttrs)
+SYSTOLE_ATTRS(BroadcastAttrs)
+SYSTOLE_ATTRS(SliceAttrs)
+SYSTOLE_ATTRS(PadAttrs)
+SYSTOLE_ATTRS(AxisAttrs)
+SYSTOLE_ATTRS(AxesAttrs)
+SYSTOLE_ATTRS(GatherAttrs)
+SYSTOLE_ATTRS(ScatterAttrs)
+SYSTOLE_ATTRS(DynamicSliceAttrs)
+SYSTOLE_ATTRS(ReduceAttrs)
+SYSTOLE_ATTRS(ArgReduceAttrs)
+SYSTOLE_ATTRS(WindowAttrs)
+SYSTOLE_ATTRS(CumulativeAttrs)
+SYSTOLE_ATTRS(SortAttrs)
+SYSTOLE_ATTRS(TopKAttrs)
+SYSTOLE_ATTRS(DotAttrs)
+SYSTOLE_ATTRS(ConvolutionAttrs)
+SYSTOLE_ATTRS(CholeskyAttrs)
+SYSTOLE_ATTRS(TriangularSolveAttrs)
+SYSTOLE_ATTRS(ScanAttrs)
+SYSTOLE_ATTRS(WhileAttrs)
+SYSTOLE_ATTRS(CompositeAttrs)
+SYSTOLE_ATTRS(AllReduceAttrs)
+SYSTOLE_ATTRS(AllGatherAttrs)
+SYSTOLE_ATTRS(ReduceScatterAttrs)
+SYSTOLE_ATTRS(AllToAllAttrs)
+SYSTOLE_ATTRS(PermuteAttrs)
+SYSTOLE_ATTRS(MeshAxesAttrs)
+SYSTOLE_ATTRS(KernelAttrs)
+#undef SYSTOLE_ATTRS
+
 }  // namespace systole::ir

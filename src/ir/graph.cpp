@@ -29,6 +29,11 @@ const Mesh::Axis& Mesh::axis(std::string_view name) const {
 }
 
 Graph::Graph(std::string name) : name_(std::move(name)) {}
+Graph::Graph(const Graph&) = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(const Graph&) = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
 
 std::int32_t Graph::append(Node node) {
   if (nodes_.size() >= 0x7fffffff) throw Error(ErrorKind::kLimit, "graph " + name_, "too many nodes");

@@ -172,7 +172,7 @@ Tensor next_key() {
   Variable stream = default_key();
   const Tensor now = stream.value();
   if (!now.evaluated()) {  // in a trace
-    const std::vector<Tensor> parts = split(now, 2);
+    const std::vector<Tensor> parts = random::split(now, 2);
     stream.assign(parts[0]);
     return parts[1];
   }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -499,12 +501,30 @@ struct KernelAttrs {
   bool operator==(const KernelAttrs&) const = default;
 };
 
-using Attrs =
+using AttrsVariant =
     std::variant<NoAttrs, InputAttrs, ConstantAttrs, IotaAttrs, DimensionAttrs, RandomBitsAttrs, ConvertAttrs,
                  ReshapeAttrs, TransposeAttrs, BroadcastAttrs, SliceAttrs, PadAttrs, AxisAttrs, AxesAttrs,
                  GatherAttrs, ScatterAttrs, DynamicSliceAttrs, ReduceAttrs, ArgReduceAttrs, WindowAttrs,
                  CumulativeAttrs, SortAttrs, TopKAttrs, DotAttrs, ConvolutionAttrs, CholeskyAttrs,
                  TriangularSolveAttrs, ScanAttrs, WhileAttrs, CompositeAttrs, AllReduceAttrs, AllGatherAttrs,
                  ReduceScatterAttrs, AllToAllAttrs, PermuteAttrs, MeshAxesAttrs, KernelAttrs>;
+
+// One of the structs above, for std::visit, std::get and std::get_if like the variant itself. Its members are compiled
+// once, in attrs.cpp: copying and destroying so many alternatives took a fifth of every file that holds a node.
+class SYSTOLE_API Attrs : public AttrsVariant {
+ public:
+  Attrs();
+  Attrs(const Attrs&);
+  Attrs(Attrs&&) noexcept;
+  Attrs& operator=(const Attrs&);
+  Attrs& operator=(Attrs&&) noexcept;
+  ~Attrs();
+
+  template <class A>
+    requires(std::is_constructible_v<AttrsVariant, std::in_place_type_t<A>>)
+  Attrs(A attrs);
+
+  friend SYSTOLE_API bool operator==(const Attrs&, const Attrs&);
+};
 
 }  // namespace systole::ir

@@ -133,6 +133,11 @@ struct Output {
 class SYSTOLE_API Graph {
  public:
   explicit Graph(std::string name = "main");
+  Graph(const Graph&);
+  Graph(Graph&&) noexcept;
+  Graph& operator=(const Graph&);
+  Graph& operator=(Graph&&) noexcept;
+  ~Graph();
 
   // Building. Every call infers and checks types and throws kShape, kDType, kInvalidArgument or kNotFound
   // naming the op.

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -28,6 +27,7 @@
 #include "cli/bench/timing.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "systole/base/error.h"
 #include "systole/tensor/tensor.h"
@@ -350,15 +350,8 @@ int run_bench(const Options& options) {
 
 }  // namespace
 
-Action add_bench(CLI::App& app) {
+Action add_bench(App& app) {
   auto options = std::make_shared<Options>();
-  // Without the checks' own words, which the options' explanations hold already.
-  CLI::Validator positive = CLI::PositiveNumber;
-  positive.description("");
-  CLI::Validator dtypes = CLI::IsMember({"fp32", "tf32", "bf16", "fp16"});
-  dtypes.description("");
-  CLI::Validator modes = CLI::IsMember({std::string(bench::kOneStep), std::string(bench::kManySteps)});
-  modes.description("");
   app.add_option(
          "WORKLOAD", options->names,
          "T1 to T6, I1 to I3, K1 to K5, E1, or a letter for all\nof its kind; everything when none is named")
@@ -368,19 +361,19 @@ Action add_bench(CLI::App& app) {
   app.add_option("--batch", options->batch,
                  "instead of the workload's own; of vectors the elements,\nof matrices the side")
       ->type_name("N")
-      ->check(positive);
+      ->positive();
   app.add_option(
          "--dtype", options->dtype,
          "fp32, tf32, bf16 or fp16, instead of the workload's\nown; fp32 models are tf32 on accelerators")
       ->type_name("NAME")
-      ->check(dtypes);
+      ->one_of({"fp32", "tf32", "bf16", "fp16"});
   app.add_option("--mode", options->mode,
                  "compile: a launch per step; compile+many: a launch\nfor 50 steps of training")
       ->type_name("NAME")
-      ->check(modes);
+      ->one_of({std::string(bench::kOneStep), std::string(bench::kManySteps)});
   app.add_option("--mnist", options->mnist, "folder of MNIST's four IDX files, for E1")->type_name("DIR");
   app.add_flag("--quick", options->quick, "three short repetitions instead of five of a second");
-  app.add_option("--seconds", options->seconds, "length of one repetition")->type_name("S")->check(positive);
+  app.add_option("--seconds", options->seconds, "length of one repetition")->type_name("S")->positive();
   app.add_flag("--json", options->json, "a JSON line per result on a terminal too");
   app.add_option("--hold", options->hold,
                  "warm up, print #ready, then measure one window for\neach line of standard input")
@@ -398,10 +391,10 @@ Action add_bench(CLI::App& app) {
   app.add_option("--windows", options->windows, "how many pairs, at least 7")->type_name("N");
   app.add_option("--ready-limit", options->ready_limit, "seconds the peer may take to warm up")
       ->type_name("S")
-      ->check(positive);
+      ->positive();
   app.add_option("--window-limit", options->window_limit, "seconds it may take for one window")
       ->type_name("S")
-      ->check(positive);
+      ->positive();
   app.footer(R"(Training: T1 MLP 784-128-10, T2 and T3 convolutional networks on 32×32 images,
 T4 ResNet-50, T5 LSTM, T6 GPT-2. Forwards: I1 MLP, I2 ResNet-50, I3 LSTM. Kernels:
 K1 vector addition, K2 matrix product, K3 gelu(x·a + b)·c, K4 softmax and K5 layer

@@ -1,13 +1,12 @@
 // systole cache: the compiled programs on the disk, how much they take, and their removal.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "runtime/disk_cache.h"
 #include "systole/base/error.h"
@@ -39,7 +38,7 @@ int show(bool clear) {
 
 }  // namespace
 
-Action add_cache(CLI::App& app) {
+Action add_cache(App& app) {
   auto clear = std::make_shared<bool>(false);
   app.add_flag("--clear", *clear, "remove them all");
   app.footer(

@@ -9,38 +9,36 @@
 #include <string>
 #include <string_view>
 
-namespace CLI {
-class App;
-}
-
 namespace systole::cli {
+
+class App;
 
 using Action = std::function<int()>;  // returns the exit code; throws Error or UsageError
 
 struct Command {
   const char* name;
   const char* summary;
-  Action (*add)(CLI::App& app);
+  Action (*add)(App& app);
 };
 
-Action add_train(CLI::App& app);
-Action add_evaluate(CLI::App& app);
-Action add_predict(CLI::App& app);
-Action add_summary(CLI::App& app);
-Action add_plot(CLI::App& app);
-Action add_new(CLI::App& app);
-Action add_run(CLI::App& app);
-Action add_fmt(CLI::App& app);
-Action add_export(CLI::App& app);
-Action add_compile(CLI::App& app);
-Action add_ops(CLI::App& app);
-Action add_devices(CLI::App& app);
-Action add_doctor(CLI::App& app);
-Action add_bench(CLI::App& app);
-Action add_profile(CLI::App& app);
-Action add_tpu(CLI::App& app);
-Action add_cache(CLI::App& app);
-Action add_data(CLI::App& app);
+Action add_train(App& app);
+Action add_evaluate(App& app);
+Action add_predict(App& app);
+Action add_summary(App& app);
+Action add_plot(App& app);
+Action add_new(App& app);
+Action add_run(App& app);
+Action add_fmt(App& app);
+Action add_export(App& app);
+Action add_compile(App& app);
+Action add_ops(App& app);
+Action add_devices(App& app);
+Action add_doctor(App& app);
+Action add_bench(App& app);
+Action add_profile(App& app);
+Action add_tpu(App& app);
+Action add_cache(App& app);
+Action add_data(App& app);
 
 inline constexpr Command kCommands[] = {
     {"train", "Train a model on data, from a TOML file or options", add_train},

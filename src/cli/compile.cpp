@@ -1,8 +1,6 @@
 // systole compile: what the compiler makes of a graph, before anything runs.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "cli/bench/training.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/sizes.h"
 #include "cli/terminal.h"
 #include "cli/train/graph_file.h"
@@ -154,7 +153,7 @@ int run(const Options& options) {
 
 }  // namespace
 
-Action add_compile(CLI::App& app) {
+Action add_compile(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("FILE", options->file,
                  "a graph (- is standard input), a saved model, the folder of a run, or a\ntraining step of "

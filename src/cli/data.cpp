@@ -1,8 +1,6 @@
 // systole data: data sets from the net, and what a data set holds.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -14,6 +12,7 @@
 
 #include "base/printable.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "data/fetch.h"
 #include "data/open.h"
@@ -99,18 +98,18 @@ int info(const std::string& spec) {
 
 }  // namespace
 
-Action add_data(CLI::App& app) {
+Action add_data(App& app) {
   struct Arguments {
     std::string name, folder, base, spec;
   };
   auto arguments = std::make_shared<Arguments>();
   app.require_subcommand(1);
-  CLI::App* fetching =
+  App* fetching =
       app.add_subcommand("get", "Fetch a data set and check it; a broken download is continued");
   fetching->add_option("NAME", arguments->name, "mnist, fashion or cifar10")->required();
   fetching->add_option("--out", arguments->folder, "the folder for its files; data/NAME when left out");
   fetching->add_option("--from", arguments->base, "another address that has the files (http, https, file)");
-  CLI::App* showing = app.add_subcommand("info", "Show what a data set holds");
+  App* showing = app.add_subcommand("info", "Show what a data set holds");
   showing
       ->add_option("SPEC", arguments->spec, "mnist:DIR, cifar10:DIR, digits, images:DIR, csv:FILE?label=Y, …")
       ->required();

@@ -1,13 +1,12 @@
 // systole devices: every device of every backend, and why a backend has none.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "systole/base/error.h"
 #include "systole/runtime.h"
@@ -56,7 +55,7 @@ int list_devices() {
 
 }  // namespace
 
-Action add_devices(CLI::App& app) {
+Action add_devices(App& app) {
   app.footer("Give a name from the first column to systole run --device.");
   return list_devices;
 }

@@ -2,8 +2,6 @@
 // give) or FAIL (broken); what is not ok comes with its repair. Only a FAIL makes the exit code 1.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -21,6 +19,7 @@
 #include "base/env.h"
 #include "base/nearest.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/probe.h"
 #include "cli/terminal.h"
 #include "runtime/disk_cache.h"
@@ -337,7 +336,7 @@ int examine() {
 
 }  // namespace
 
-Action add_doctor(CLI::App& app) {
+Action add_doctor(App& app) {
   struct Options {
     bool variables = false, markdown = false;
   };

@@ -1,8 +1,6 @@
 // systole evaluate: the loss and the metrics of a saved model on data.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/train/data.h"
 #include "cli/train/evaluation.h"
@@ -107,7 +106,7 @@ int run(const Options& options) {
 
 }  // namespace
 
-Action add_evaluate(CLI::App& app) {
+Action add_evaluate(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("MODEL", options->model, "a run's folder, or a model.safetensors")
       ->required()

@@ -1,6 +1,5 @@
 // systole export: a graph in another system's format.
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -8,6 +7,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/sizes.h"
 #include "cli/terminal.h"
 #include "cli/train/graph_file.h"
@@ -33,13 +33,13 @@ int write(const Options& options) {
 
 }  // namespace
 
-Action add_export(CLI::App& app) {
+Action add_export(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("FILE", options->file, "a graph (- is standard input), a saved model or the folder of a run")
       ->required()
       ->type_name("");
   app.add_option("--format", options->format, "what to write: stablehlo")
-      ->check(CLI::IsMember({"stablehlo"}))
+      ->one_of({"stablehlo"})
       ->type_name("NAME");
   app.add_option("-o,--out", options->out, "the file to write instead of standard output")->type_name("FILE");
   app.add_option("--size", options->sizes, "the value of a symbolic size, e.g. N=32")

@@ -1,8 +1,6 @@
 // systole fmt: a graph in the form the printer gives it, comments kept.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +8,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "systole/ir/text.h"
 
@@ -42,7 +41,7 @@ int format(const Options& options) {
 
 }  // namespace
 
-Action add_fmt(CLI::App& app) {
+Action add_fmt(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("FILE", options->files, "graphs; - is standard input")->required()->type_name("");
   app.add_flag("--check", options->check, "only name the files that differ; exit 1 if any does");

@@ -2,8 +2,6 @@
 // exit code.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -22,6 +20,7 @@
 #include "base/printable.h"
 #include "cli/child_commands.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "systole/base/error.h"
 
@@ -49,10 +48,8 @@ int report(int code, std::string_view message) {
   return code;
 }
 
-std::string usage_hint(const CLI::App& app) {
-  for (const CLI::App* command : app.get_subcommands())
-    return fmt::format("; see systole {} --help", command->get_name());
-  return "; see systole --help";
+std::string usage_hint(const std::string& command) {
+  return fmt::format("; see systole {}{}--help", command, command.empty() ? "" : " ");
 }
 
 // CLI11 calls a wrong command an unexpected argument; say what was meant instead. Empty when the command is
@@ -83,48 +80,34 @@ void rename_old_command(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   rename_old_command(argc, argv);
-  CLI::App app(
-      "Systole trains, measures and uses models on any device, and runs the graphs they are made of.",
-      "systole");
-  app.set_version_flag("--version", "systole " SYSTOLE_VERSION, "print the version and leave");
-  app.set_help_flag("-h,--help", "print this help and leave");
-  app.require_subcommand(1);
-  for (const auto& [ours, theirs] :
-       {std::pair{"COMMAND", "SUBCOMMAND"}, {"Arguments", "Positionals"}, {"", "REQUIRED"}})
-    app.get_formatter()->label(theirs, ours);
-  app.get_formatter()->column_width(22);
-  std::map<const CLI::App*, Action> actions;
-  for (const Command& command : kCommands) {
-    CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    sub->group("Commands");
-    actions[sub] = command.add(*sub);
-  }
-  app.footer(kExamples);  // after the commands, which would inherit it
+  CommandLine line(
+      "Systole trains, measures and uses models on any device, and runs the graphs they are made of.", "systole",
+      "systole " SYSTOLE_VERSION);
+  std::map<std::string, Action> actions;
+  for (const Command& command : kCommands)
+    actions[command.name] = command.add(*line.add_command(command.name, command.summary));
+  line.footer(kExamples);
   if (const std::string message = unknown_command(argc, argv); !message.empty())
     return report(kWrongUsage, message);
   if (argc == 1) {
-    fmt::print(stderr, "{}", app.help());
+    fmt::print(stderr, "{}", line.help());
     return kWrongUsage;
   }
-  try {
-    app.parse(argc, argv);
-    const int code = actions.at(app.get_subcommands().at(0))();
-    flush_output();
-    return code;
-  } catch (const CLI::CallForHelp&) {
-    const auto chosen = app.get_subcommands();
-    put(chosen.empty() ? app.help() : chosen.at(0)->help("systole"));
-    flush_output();
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    put(fmt::format("{}\n", version.what()));
-    flush_output();
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return report(kWrongUsage, error.what() + usage_hint(app));
-  } catch (const UsageError& error) {
-    return report(kWrongUsage, error.what() + usage_hint(app));
+  const Parsed parsed = line.parse(argc, argv);
+  switch (parsed.kind) {
+    case Parsed::Kind::help: put(parsed.text); break;
+    case Parsed::Kind::version: put(parsed.text + "\n"); break;
+    case Parsed::Kind::wrong: return report(kWrongUsage, parsed.text + usage_hint(parsed.command));
+    case Parsed::Kind::command: try {
+        const int code = actions.at(parsed.command)();
+        flush_output();
+        return code;
+      } catch (const UsageError& error) {
+        return report(kWrongUsage, error.what() + usage_hint(parsed.command));
+      }
   }
+  flush_output();
+  return 0;
 }
 
 int run_guarded(int argc, char** argv) try {

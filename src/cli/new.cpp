@@ -1,13 +1,12 @@
 // systole new: a project to begin with.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/train/templates.h"
 
@@ -32,7 +31,7 @@ int run(const Options& options) {
 
 }  // namespace
 
-Action add_new(CLI::App& app) {
+Action add_new(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("NAME", options->name, "the folder to make")->required()->type_name("");
   std::string about = "what to begin with, digits unless told:";

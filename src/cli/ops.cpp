@@ -2,8 +2,6 @@
 // list of rows feeds the three forms: a table for people, JSON for tools and the Markdown of docs/ir.md.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "systole/ir/composite.h"
 #include "systole/ir/op.h"
@@ -314,7 +313,7 @@ int list_ops(const Options& options) {
 
 }  // namespace
 
-Action add_ops(CLI::App& app) {
+Action add_ops(App& app) {
   auto options = std::make_shared<Options>();
   app.add_flag("--json", options->json, "an array with one object per op, for tools");
   app.add_flag("--markdown", options->markdown, "the tables of docs/ir.md");

@@ -1,8 +1,6 @@
 // systole plot: pictures of runs, of one or several beside each other.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/train/pictures.h"
 #include "cli/train/value.h"
@@ -162,7 +161,7 @@ int run(const Options& options) {
 
 }  // namespace
 
-Action add_plot(CLI::App& app) {
+Action add_plot(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("RUN", options->runs,
                  "folders of runs, history.csv files or TensorBoard's logs; several are compared")

@@ -1,8 +1,6 @@
 // systole predict: what a saved model says of pictures, arrays, tables and sounds, or the text it writes.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -14,6 +12,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/train/evaluation.h"
 #include "cli/train/prediction.h"
@@ -116,7 +115,7 @@ int run(const Options& options) {
 
 }  // namespace
 
-Action add_predict(CLI::App& app) {
+Action add_predict(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("MODEL", options->model, "a run's folder, or a model.safetensors")
       ->required()
@@ -129,7 +128,7 @@ Action add_predict(CLI::App& app) {
       ->type_name("NAME");
   app.add_option("--top", options->top, "so many of the most probable classes")
       ->type_name("NUMBER")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
+      ->positive();
   app.add_option("-o,--out", options->out, "write all numbers (probabilities of classes) as one array")
       ->type_name("FILE.npy");
   app.add_flag("--invert", options->invert, "pictures with ink for paper: black digits on white for MNIST");
@@ -139,10 +138,10 @@ Action add_predict(CLI::App& app) {
   app.add_option("--temperature", options->text.temperature,
                  "below 1: more of what is probable; 0: the most probable always")
       ->type_name("NUMBER")
-      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
+      ->not_negative();
   app.add_option("--top-k", options->text.top_k, "choose among so many; 0: all")
       ->type_name("NUMBER")
-      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
+      ->not_negative();
   app.add_option("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");
   add_kernels_option(app, options->trust);
   add_links_option(app, options->trust);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -23,6 +22,7 @@
 #include "cli/bench/timing.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/sizes.h"
 #include "cli/terminal.h"
 #include "cli/train/data.h"
@@ -502,19 +502,17 @@ int run(const Options& options) {
 
 }  // namespace
 
-Action add_profile(CLI::App& app) {
+Action add_profile(App& app) {
   auto options = std::make_shared<Options>();
   const auto whole = [](std::int64_t least) {
-    return CLI::Validator(
-        [least](const std::string& text) {
-          std::int64_t number = 0;
-          const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-          return error == std::errc() && end == text.data() + text.size() && number >= least &&
-                         number <= kMostSteps
-                     ? std::string()
-                     : fmt::format("{} is not a whole number from {} to {}", text, least, kMostSteps);
-        },
-        "");
+    return [least](const std::string& text) {
+      std::int64_t number = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      return error == std::errc() && end == text.data() + text.size() && number >= least &&
+                     number <= kMostSteps
+                 ? std::string()
+                 : fmt::format("{} is not a whole number from {} to {}", text, least, kMostSteps);
+    };
   };
   app.add_option(
          "WHAT", options->what,
@@ -546,7 +544,7 @@ Action add_profile(CLI::App& app) {
   app.add_flag("--infer", options->infer, "with --model or a run: forwards alone");
   app.add_option("--dtype", options->dtype, "of a workload of systole bench: fp32, tf32, bf16 or fp16")
       ->type_name("NAME")
-      ->check(CLI::Validator(CLI::IsMember({"fp32", "tf32", "bf16", "fp16"})).description(""));
+      ->one_of({"fp32", "tf32", "bf16", "fp16"});
   app.add_flag("--many", options->many, "of a workload of systole bench: many steps a launch");
   app.add_flag("--no-roof", options->no_roof, "do not measure what the device can do at most");
   app.add_option("--rows", options->rows, "of the table")

@@ -3,8 +3,6 @@
 // what one device of its mesh runs: every array then has a leading axis with one entry per device.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -17,6 +15,7 @@
 
 #include "base/printable.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/trust.h"
 #include "eval/eval.h"
@@ -296,7 +295,7 @@ int evaluate(const Options& options) {
 
 }  // namespace
 
-Action add_run(CLI::App& app) {
+Action add_run(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("FILE", options->graph, "the graph; - is standard input")->required()->type_name("");
   app.add_option("--in", options->in,

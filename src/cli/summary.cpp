@@ -1,8 +1,6 @@
 // systole summary: the layers, shapes and parameters of a model that is named, written or saved.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <filesystem>
 #include <memory>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/train/data.h"
 #include "cli/train/evaluation.h"
@@ -93,7 +92,7 @@ int run(const Options& options) {
 
 }  // namespace
 
-Action add_summary(CLI::App& app) {
+Action add_summary(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("MODEL", options->model,
                  "a model of the zoo, a TOML file, a run's folder or a .safetensors; none: lists the zoo")
@@ -103,7 +102,7 @@ Action add_summary(CLI::App& app) {
   app.add_option("--classes", options->classes, "how many numbers it gives")->type_name("NUMBER");
   app.add_option("--batch", options->batch, "samples at a time, for the shapes")
       ->type_name("NUMBER")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
+      ->positive();
   app.add_option("--set", options->sets, "an option of the model, e.g. model.hidden=[512,256]")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -22,6 +21,7 @@
 #include "cli/bench/training.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/tpu_report.h"
 #include "systole/backend/tpu.h"
@@ -209,19 +209,15 @@ int list_models(bool json) {
 
 }  // namespace
 
-Action add_tpu(CLI::App& app) {
+Action add_tpu(App& app) {
   auto options = std::make_shared<Options>();
   app.require_subcommand(1);
-  CLI::App* const topologies = app.add_subcommand("topologies", "List the slices that can be compiled for");
+  App* const topologies = app.add_subcommand("topologies", "List the slices that can be compiled for");
   topologies->add_flag("--json", options->json, "a JSON line per topology");
-  CLI::App* const models = app.add_subcommand("models", "List the training steps that can be compiled");
+  App* const models = app.add_subcommand("models", "List the training steps that can be compiled");
   models->add_flag("--json", options->json, "a JSON line per model");
-  CLI::App* const compile =
+  App* const compile =
       app.add_subcommand("compile", "Compile a training step for TPUs that are not there");
-  CLI::Validator positive = CLI::PositiveNumber;
-  positive.description("");
-  CLI::Validator dtypes = CLI::IsMember({"bf16", "f32"});
-  dtypes.description("");
   compile->add_option("--model", options->model, model_names() + " or a graph FILE.sir")
       ->required()
       ->type_name("NAME");
@@ -234,12 +230,12 @@ Action add_tpu(CLI::App& app) {
       ->add_option("--batch", options->batch,
                    "of all devices together, shared evenly; for a\nfile the value of its symbolic size")
       ->type_name("N")
-      ->check(positive);
+      ->positive();
   compile
       ->add_option("--dtype", options->dtype,
                    "bf16 (by autocast, the default) or f32 for matrix\nproducts and convolutions")
       ->type_name("NAME")
-      ->check(dtypes);
+      ->one_of({"bf16", "f32"});
   compile->add_option("-o,--out", options->out, "write the TPU's program to this file")->type_name("FILE");
   compile->add_flag("--json", options->json, "a JSON line per topology");
   compile->footer(

@@ -1,8 +1,6 @@
 // systole train: a model trained on data, from a TOML file, from the command line, or both.
 
 #include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/train/settings.h"
 #include "cli/train/training.h"
@@ -104,7 +103,7 @@ int run(const Options& options) {
 
 }  // namespace
 
-Action add_train(CLI::App& app) {
+Action add_train(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("FILE", options->file, "a TOML file with [data], [model] and [train]; - is standard input")
       ->type_name("");

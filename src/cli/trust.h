@@ -4,13 +4,11 @@
 
 #include "cli/train/evaluation.h"
 
-namespace CLI {
-class App;
-}
-
 namespace systole::cli {
 
-void add_kernels_option(CLI::App& app, Trust& trust);
-void add_links_option(CLI::App& app, Trust& trust);
+class App;
+
+void add_kernels_option(App& app, Trust& trust);
+void add_links_option(App& app, Trust& trust);
 
 }  // namespace systole::cli

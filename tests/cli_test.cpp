@@ -454,7 +454,7 @@ TEST_F(CliTest, DoctorAndRunsAgreeOnTheCompiler) {
 // It was a line in a log that nobody reads, and slow kernels.
 TEST_F(CliTest, AVariableThatNamesNoOneDnnIsAnError) {
   write_affine();
-  const std::string eval = "eval affine.sir --in x.npy w.npy b.npy";
+  const std::string eval = "run affine.sir --in x.npy w.npy b.npy";
   const Outcome healthy = run("doctor", "", "env -u SYSTOLE_ONEDNN COLUMNS=2000");
   if (healthy.out.find("no OpenMP") != std::string::npos) GTEST_SKIP() << "a build without OpenMP";
   const bool is_there = healthy.out.find("\n  ok       oneDNN 3.") != std::string::npos;

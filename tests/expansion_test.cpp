@@ -29,8 +29,9 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-// Deflated: `head`, then 258·repeats zeros, which take 13 bits for each 258 (RFC 1951, fixed codes).
-Bytes deflated(std::string_view head, std::uint64_t repeats) {
+// Deflated: `head`, then 258·repeats bytes, the last `period` ones over and over, up to 4, which take 13 bits
+// for each 258 (RFC 1951, fixed codes).
+Bytes deflated(std::string_view head, std::uint64_t repeats, unsigned period) {
   Bytes bytes;
   unsigned used = 8;
   const auto bit = [&](unsigned value) {
@@ -48,10 +49,13 @@ Bytes deflated(std::string_view head, std::uint64_t repeats) {
     const auto byte = static_cast<unsigned char>(c);
     byte < 144 ? code(0x30u + byte, 8) : code(0x190u + byte - 144, 9);
   }
-  code(0x30, 8);
-  for (std::uint64_t i = 0; i < repeats; ++i) code(0b11000101, 8), code(0, 5);
+  for (std::uint64_t i = 0; i < repeats; ++i) code(0b11000101, 8), code(period - 1, 5);
   code(0, 7);
   return bytes;
+}
+// As above, a zero and 258·repeats more of them.
+Bytes deflated(std::string_view head, std::uint64_t repeats) {
+  return deflated(std::string(head) + '\0', repeats, 1);
 }
 
 void add(Bytes& to, std::uint64_t value, int bytes) {
@@ -69,15 +73,28 @@ std::uint32_t crc_of(std::string_view head, std::uint64_t zeros) {
   return crc;
 }
 
-Bytes gzip_of(std::string_view head, std::uint64_t repeats) {
+Bytes gzip_with(const Bytes& content, std::uint32_t crc, std::uint64_t size) {
   Bytes bytes;
   add(bytes, std::string_view("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10));
-  const Bytes content = deflated(head, repeats);
   bytes.insert(bytes.end(), content.begin(), content.end());
-  const std::uint64_t zeros = 1 + 258 * repeats;
-  add(bytes, crc_of(head, zeros), 4);
-  add(bytes, head.size() + zeros, 4);
+  add(bytes, crc, 4);
+  add(bytes, size, 4);
   return bytes;
+}
+
+Bytes gzip_of(std::string_view head, std::uint64_t repeats) {
+  const std::uint64_t zeros = 1 + 258 * repeats;
+  return gzip_with(deflated(head, repeats), crc_of(head, zeros), head.size() + zeros);
+}
+
+// `head`, and its last 4 bytes again and again until there are about so many bytes.
+Bytes gzip_of_rows(const std::string& head, std::uint64_t size) {
+  const std::uint64_t repeats = size / 516 * 2;  // whole rows
+  std::string rows;
+  while (rows.size() < 258 * 2) rows += head.substr(head.size() - 4);
+  std::uint32_t crc = crc32(0, std::as_bytes(std::span(head)));
+  for (std::uint64_t i = 0; i < repeats; i += 2) crc = crc32(crc, std::as_bytes(std::span(rows)));
+  return gzip_with(deflated(head, repeats, 4), crc, head.size() + 258 * repeats);
 }
 
 // An .npz of equal members, u8 arrays of zeros.
@@ -185,6 +202,36 @@ TEST_F(Packed, AHeaderThatSaysTooMuchIsRefusedAtOnce) {
   EXPECT_EQ(unpack(gzip_of(kFortyPictures, 10), "x.gz", kLargestUnpacked, idx()).size(), 16u + 1 + 2580);
 }
 
+// Text of 32 values takes 128 bytes for each row of 4.
+TEST_F(Packed, ATableOfTextHasABudgetForItsNumbers) {
+  std::string head = "a,y\n";
+  for (char value = 'A'; value < 'A' + 26; ++value) head += std::string(1, value) + ",0\n";
+  for (char value = 'a'; value < 'a' + 6; ++value) head += std::string(1, value) + ",1\n";
+  const auto refusal = [&](std::uint64_t size) {
+    const fs::path path = folder_ / "t.csv.gz";
+    const Bytes bytes = gzip_of_rows(head, size);
+    EXPECT_LT(bytes.size(), kMiB);
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    return error_of(ErrorKind::kLimit, [&] { data::csv(path); });
+  };
+  {
+    const fs::path path = folder_ / "fine.csv.gz";
+    const Bytes bytes = gzip_of_rows(head, kMiB);
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    EXPECT_EQ(data::csv(path).size(), static_cast<std::int64_t>(32 + kMiB / 516 * 516 / 4));
+  }
+  const std::uint64_t before = peak();
+  const std::string numbers = refusal(9 * kMiB);
+  EXPECT_NE(numbers.find("t.csv.gz: a table of "), std::string::npos) << numbers;
+  EXPECT_NE(numbers.find("each 32 numbers"), std::string::npos) << numbers;
+  EXPECT_NE(numbers.find("drop=NAME"), std::string::npos) << numbers;
+  const std::string cells = refusal(60 * kMiB);
+  EXPECT_NE(cells.find("t.csv.gz: the table's cells"), std::string::npos) << cells;
+  EXPECT_LT(peak() - before, 800 * kMiB);  // the second one took 3 GiB
+}
+
 TEST(IdxLength, IsThatOfTheHeaderOnceItIsThere) {
   const auto length = [](std::string_view text) { return data::idx_length(std::as_bytes(std::span(text))); };
   EXPECT_EQ(length(kFortyPictures), 16u + 40 * 28 * 28);
@@ -214,6 +261,25 @@ std::string tar_header(std::string name, char kind, std::string link, std::size_
   std::memcpy(header.data() + 148, text, 7);
   header[155] = ' ';
   return header;
+}
+
+// A member is a copy of a part of the archive.
+TEST_F(Packed, AnArchiveAndItsMembersHaveOneBudget) {
+  const auto packed = [&](std::uint64_t size) {
+    const fs::path path = folder_ / "set.tar.gz";
+    const Bytes bytes = gzip_of(tar_header("zeros.bin", '0', "", size), (size + 2048) / 258);
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    return path;
+  };
+  const std::string message = error_of(ErrorKind::kLimit, [&] { read_tar(packed(200 * kMiB)); });
+  EXPECT_NE(message.find("set.tar.gz: member zeros.bin would expand the file"), std::string::npos) << message;
+  EXPECT_NE(message.find("into a folder"), std::string::npos) << message;
+  const std::vector<Member> members = read_tar(packed(64 * kMiB));
+  ASSERT_EQ(members.size(), 1u);
+  EXPECT_EQ(members[0].bytes.size(), 64 * kMiB);
+  // What is not wanted is not copied.
+  EXPECT_TRUE(read_tar(packed(200 * kMiB), [](std::string_view) { return false; }).empty());
 }
 
 TEST(TarLinks, ArePassedOverAndCountedInOneLine) {

@@ -19,6 +19,7 @@
 
 #include "error_check.h"
 #include "scratch_folder.h"
+#include "systole/train/checkpoint.h"
 
 extern char** environ;
 
@@ -197,6 +198,27 @@ TEST_F(FolderLockTest, TheFolderIsFreeAfterTheLastHolder) {
   EXPECT_EQ(holder_of(folder_), "");
   const Child child([&] { lock(); });
   EXPECT_TRUE(child.did());
+}
+
+// In another container, or on another host, the number of the process that writes says nothing: its
+// unfinished file looks like one that a dead process left.
+TEST_F(FolderLockTest, TheHoldersUnfinishedFilesStay) {
+  pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(gone, nullptr, 0), gone);
+  const std::filesystem::path file = folder_ / (".systole-" + std::to_string(gone) + "-0.tmp");
+  ASSERT_GE(::close(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), 0);
+  {
+    std::optional<FolderLock> held;
+    const Child child([&] { held.emplace(lock()); });
+    ASSERT_TRUE(child.did());
+    const training::CheckpointFolder reader(folder_);
+    EXPECT_FALSE(reader.load());
+    EXPECT_TRUE(std::filesystem::exists(file));
+  }
+  const training::CheckpointFolder next(folder_);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(holder_of(folder_), "");  // the lock was for that moment
 }
 
 TEST_F(FolderLockTest, WhoOnlyAsksDoesNotStandInTheWay) {

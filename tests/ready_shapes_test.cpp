@@ -345,6 +345,37 @@ TEST_F(ReadyShapes, OneThatFailsToTraceFailsForAllWhoWaitAndLeavesNothing) {
   EXPECT_EQ(f.traces(), 1);
 }
 
+// The trace with the switch on fails; those who call after it was turned off wait for it, and have no part in
+// it.
+TEST_F(ReadyShapes, AnErrorIsNotForCallersWhoseSwitchesAreOthers) {
+  Setting<bool> training = true;
+  const auto f = compile([&](const Tensor& x) {
+    if (!training) return x * 7;
+    gate.pass();
+    throw Error(ErrorKind::kInvalidArgument, "the function", "not in training");
+  });
+  std::future<std::exception_ptr> first =
+      std::async(std::launch::async, [&] { return thrown_by([&] { f(rows(114)); }); });
+  gate.wait_for(1);
+  training = false;
+  std::atomic<int> begun = 0;
+  std::vector<std::future<Floats>> callers;
+  for (int i = 0; i < kCallers; ++i)
+    callers.push_back(std::async(std::launch::async, [&] {
+      const Tensor x = rows(114);
+      ++begun;
+      return f(x).to_vector<float>();
+    }));
+  while (begun < kCallers) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // most of them wait now
+  gate.open();
+  for (std::future<Floats>& caller : callers) EXPECT_EQ(caller.get(), Floats(228, 7));
+  std::vector<std::future<std::exception_ptr>> failed;
+  failed.push_back(std::move(first));
+  EXPECT_EQ(count_of(failed, "not in training"), 1);
+  EXPECT_EQ(f.traces(), 1);
+}
+
 // Who waits in the cache of executables gets the very error of the compilation, once for all.
 TEST_F(ReadyShapes, TheExecutableCacheGivesItsErrorToAllWhoWait) {
   const ir::Graph graph =

@@ -347,6 +347,10 @@ TEST(Text, UnusedGraphsAndWrongAliasesAreRefused) {
             "f.sir:2:7: a graph that no later one uses; got '@helper'");
   EXPECT_EQ(message("systole.ir 1\ngraph @z() { return }\ngraph @a() { return }"),
             "f.sir:2:7: a graph that no later one uses; got '@z'");
+  // Also when the unused graph is larger than the last one.
+  EXPECT_EQ(
+      message("systole.ir 1\ngraph @helper(%x: f32[2]) { %y = neg(%x) return %y }\ngraph @m() { return }"),
+      "f.sir:2:7: a graph that no later one uses; got '@helper'");
   EXPECT_EQ(message("systole.ir 1\ngraph @m(%x: f32[2] {alias=1}) { return %x }"),
             "f.sir:2:10: alias=1 names no output of this type; expected 0 to 0, an output of type f32[2], "
             "got '%x'");
@@ -409,6 +413,23 @@ TEST(Text, SubgraphsInManyPlacesShareOneBudget) {
   const std::string message = error_of(ErrorKind::kLimit, [&] { parse(text, "small.sir"); });
   EXPECT_NE(message.find("small.sir"), std::string::npos) << message;
   EXPECT_NE(message.find("sub-graphs"), std::string::npos) << message;
+}
+
+// Several hundred thousand nodes when they are expanded, of a text of 3 MB, with bodies from the registry or,
+// as printing writes them, with a body that all share.
+TEST(Text, AGraphOfManyCompositesIsAccepted) {
+  constexpr int kCount = 100'000;
+  std::string text = "systole.ir 1\ngraph @main(%y0: f32[8,16]) {\n";
+  for (int i = 0; i < kCount; ++i)
+    text += "%y" + std::to_string(i + 1) + " = composite " + (i % 2 == 0 ? "gelu" : "softmax") + "(%y" +
+            std::to_string(i) + ")\n";
+  text += "return %y" + std::to_string(kCount) + " }\n";
+  const Graph graph = parse(text);
+  EXPECT_EQ(graph.size(), kCount + 1);
+  EXPECT_GT(graph.expanded_size(), 6 * kCount);
+  EXPECT_EQ(graph.node(1).graphs[0], graph.node(3).graphs[0]);  // equal ones are one
+  EXPECT_EQ(graph.node(1).as<CompositeAttrs>().attrs, graph.node(3).as<CompositeAttrs>().attrs);
+  EXPECT_EQ(parse(print(graph)).expanded_size(), graph.expanded_size());
 }
 
 // Each is below the limit of one literal; together they ask for 2.7 GB of a text of 3 KB.

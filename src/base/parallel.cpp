@@ -16,6 +16,7 @@
 #include "base/crowd.h"
 #include "base/env.h"
 #include "base/lasting.h"
+#include "base/log.h"
 #include "base/processors.h"
 #include "base/team.h"
 
@@ -100,32 +101,45 @@ bool pool_may_watch() {
 class Sleepers {
  public:
   void set(bool are_wanted) {
-    const std::lock_guard lock(mutex_);
-    const bool are_there = turn_.load() % 2 == 1;
-    if (are_wanted == are_there || is_told()) return;
-    const std::uint32_t turn = ++turn_;
-    turn_.notify_all();  // those that are there end
-    lends_one_ = false;
-    if (!are_wanted) return;
-    try {
-      std::thread([this, turn] { sleep(turn); }).detach();
-    } catch (const std::exception&) {
-      lends_one_ = true;
+    bool is_refused = false;
+    {
+      const std::lock_guard lock(mutex_);
+      const bool are_there = turn_.load() % 2 == 1;
+      if (are_wanted == are_there || is_told()) return;
+      const std::uint32_t turn = ++turn_;
+      turn_.notify_all();  // those that are there end
+      lends_one_ = false;
+      if (!are_wanted) return;
+      try {
+        std::thread([this, turn] { sleep(turn); }).detach();
+      } catch (const std::exception&) {
+        lends_one_ = is_refused = true;
+      }
     }
+    if (is_refused) warn();
   }
   bool lends_one() const { return lends_one_.load(std::memory_order_relaxed); }
 
  private:
   void sleep(std::uint32_t turn) {
-    constexpr int kMost = 256;
     const int threads = omp_get_num_procs() + 1;
-    if (threads > kMost || !can_start(threads)) {
-      const std::lock_guard lock(mutex_);
-      if (turn_.load() == turn) lends_one_ = true;
-      return;
+    // Twice as many, since others may start threads too before the pool does.
+    if (!can_start(2 * threads)) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (turn_.load() != turn) return;
+        lends_one_ = true;
+      }
+      return warn();
     }
 #pragma omp parallel num_threads(threads)
     turn_.wait(turn);
+  }
+
+  static void warn() {
+    log(LogLevel::warn,
+        "the system refuses more threads: while others want the processors, oneDNN has one thread only; "
+        "raise the limit (ulimit -u, or pids.max of the control group), or set OMP_WAIT_POLICY=passive");
   }
 
   // libgomp ends the process when it is refused a thread: a limit is met by threads of ours before.

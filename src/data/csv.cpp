@@ -13,7 +13,9 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <system_error>
 
+#include "base/budget.h"
 #include "base/naming_file.h"
 #include "base/nearest.h"
 #include "data/csv_columns.h"
@@ -100,7 +102,7 @@ std::string_view read_cell(std::string_view text, std::size_t& at, char delimite
   return plain;
 }
 
-Cells read_cells(std::string_view text, char delimiter, std::string_view file) {
+Cells read_cells(std::string_view text, char delimiter, std::string_view file, Budget& budget) {
   Cells cells;
   std::int64_t line = 1;
   for (std::size_t at = 0; at < text.size();) {
@@ -113,10 +115,15 @@ Cells read_cells(std::string_view text, char delimiter, std::string_view file) {
     }
     ++at;
     ++line;
-    if (row.count == 1 && cells.all.back().empty())
+    if (row.count == 1 && cells.all.back().empty()) {
       cells.all.pop_back();  // an empty line
-    else
+    } else {
+      // With what a column takes while its cells are looked at.
+      constexpr std::uint64_t kRowBytes = sizeof(Row) + sizeof(std::string),
+                              kCellBytes = sizeof(std::string_view);
+      budget.take(kRowBytes + row.count * kCellBytes, "the table's cells");
       cells.rows.push_back(row);
+    }
   }
   return cells;
 }
@@ -245,7 +252,16 @@ Column column_of(std::string name, std::span<const std::string_view> cells, CsvT
   return column;
 }
 
+constexpr const char* kAdvice =
+    "leave out columns of text (drop=NAME), have fewer values in them, or unpack the file";
+
 }  // namespace
+
+Budget csv_budget(const std::filesystem::path& file) {
+  std::error_code code;
+  const std::uintmax_t size = std::filesystem::file_size(file, code);
+  return {file.string(), expansion_limit(code ? 0 : size), kAdvice};
+}
 
 void no_column(std::string_view name, const Table& table, std::string_view where) {
   std::vector<std::string_view> names;
@@ -266,10 +282,13 @@ const Column& Table::operator[](std::string_view name) const {
   no_column(name, *this, "data::Table");
 }
 
-Table parse_csv(std::string_view text, std::string_view file, const CsvOptions& options) {
+namespace {
+
+Table table_of(std::string_view text, std::string_view file, const CsvOptions& options, Budget& budget) {
   require_utf8(text, file, "");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  const Cells cells = read_cells(text, options.delimiter != 0 ? options.delimiter : delimiter_of(text), file);
+  const Cells cells =
+      read_cells(text, options.delimiter != 0 ? options.delimiter : delimiter_of(text), file, budget);
   if (cells.rows.empty()) fail(file, 1, "an empty table");
   const CsvHeader header = header_of(cells, options);
   const std::span<const Row> rows = std::span(cells.rows).subspan(header == CsvHeader::kNone ? 0 : 1);
@@ -312,10 +331,19 @@ Table parse_csv(std::string_view text, std::string_view file, const CsvOptions& 
   return table;
 }
 
+}  // namespace
+
+Table parse_csv(std::string_view text, std::string_view file, const CsvOptions& options) {
+  Budget budget(std::string(file), expansion_limit(text.size()), kAdvice);
+  return table_of(text, file, options, budget);
+}
+
 Table read_csv(const std::filesystem::path& file, const CsvOptions& options) {
   return naming_file(file, [&] {
     const std::vector<std::byte> bytes = io::read_unpacked(file, options.largest_bytes);
-    return parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string(), options);
+    Budget budget = csv_budget(file);
+    return table_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string(), options,
+                    budget);
   });
 }
 

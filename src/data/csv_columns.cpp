@@ -203,12 +203,14 @@ CsvFeatures features_of(const Table& table, const CsvPlan& plan, const CsvOption
 }
 
 Literal encode(const Table& table, const CsvFeatures& features, std::span<const std::int64_t> rows,
-               const std::string& where) {
+               const std::string& where, Budget& budget) {
   std::size_t width = 0;
   for (const CsvFeature& feature : features) width += feature.width();
   if (width == 0)
     throw Error(ErrorKind::kShape, where, "no columns are left to learn from",
                 "a label and at least one feature");
+  budget.take(rows.size() * width * sizeof(float),
+              fmt::format("a table of {} rows, each {} numbers,", rows.size(), width));
   Literal x({DType::f32, {std::ssize(rows), static_cast<std::int64_t>(width)}});  // zeros
   float* out = x.mutable_values<float>().data();
   for (const CsvFeature& feature : features) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/budget.h"
 #include "systole/data/sets.h"
 
 namespace systole::data {
@@ -37,12 +38,16 @@ CsvPlan plan_csv(const Table& table, const CsvOptions& options, std::string_view
 CsvFeatures features_of(const Table& table, const CsvPlan& plan, const CsvOptions& options,
                         const std::string& where);
 
+// What a table of this file may take beside its text: a packed file may unpack to many short cells, and a
+// cell of text becomes many numbers.
+Budget csv_budget(const std::filesystem::path& file);
+
 // The table, with text where training had text: a column of it may hold nothing but numbers here.
 Table read_csv_like(const std::filesystem::path& file, CsvOptions options, const CsvFeatures& features);
-// These rows of the features, f32[rows,width]. Throws kNotFound for a column that is missing, with those
-// there are, and kInvalidArgument for text that training had not.
+// These rows of the features, f32[rows,width], whose memory is taken from the budget. Throws kNotFound for a
+// column that is missing, with those there are, and kInvalidArgument for text that training had not.
 Literal encode(const Table& table, const CsvFeatures& features, std::span<const std::int64_t> rows,
-               const std::string& where);
+               const std::string& where, Budget& budget);
 
 struct CsvSet {
   Source source;

@@ -111,7 +111,8 @@ CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options, con
   CsvSet set;
   set.features = like != nullptr ? *like : features_of(table, plan, options, where);
   if (like == nullptr) warn_of_identifiers(plan, where);
-  const Literal x = encode(table, set.features, rows, where);
+  Budget budget = csv_budget(file);
+  const Literal x = encode(table, set.features, rows, where, budget);
   const std::string name = file.filename().string();
   if (options.unlabelled) {
     set.source = arrays(x).named(name);
@@ -129,7 +130,8 @@ Literal read_features(const std::filesystem::path& file, const CsvFeatures& feat
   const Table table = read_csv_like(file, {}, features);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows));
   std::iota(rows.begin(), rows.end(), 0);
-  return encode(table, features, rows, file.string());
+  Budget budget = csv_budget(file);
+  return encode(table, features, rows, file.string(), budget);
 }
 
 Source csv(const std::filesystem::path& file, const CsvOptions& options) {

@@ -8,7 +8,9 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <system_error>
 
+#include "base/budget.h"
 #include "base/log.h"
 #include "systole/base/error.h"
 #include "systole/io/archive.h"
@@ -107,10 +109,9 @@ struct Skipped {
   }
 };
 
-}  // namespace
-
-std::vector<Member> parse_tar(std::span<const std::byte> bytes, std::string_view file,
-                              const NameFilter& wanted) {
+// The members' memory is taken from the budget, where there is one.
+std::vector<Member> members_of(std::span<const std::byte> bytes, std::string_view file,
+                               const NameFilter& wanted, Budget* budget) {
   std::vector<Member> members;
   Skipped skipped;
   Extended extended;
@@ -150,8 +151,10 @@ std::vector<Member> parse_tar(std::span<const std::byte> bytes, std::string_view
       if (extended.path) name = *extended.path;
       extended = {};
       skipped.note(kind);
-      if ((kind == '0' || kind == '\0' || kind == '7') && (!wanted || wanted(name)))
+      if ((kind == '0' || kind == '\0' || kind == '7') && (!wanted || wanted(name))) {
+        if (budget != nullptr) budget->take(size, fmt::format("member {}", name));
         members.push_back({std::move(name), {content.begin(), content.end()}});
+      }
     }
     const std::uint64_t padded = (size + kBlock - 1) / kBlock * kBlock;
     if (padded > bytes.size() - data) fail(file, data, "the archive ends early");
@@ -162,9 +165,22 @@ std::vector<Member> parse_tar(std::span<const std::byte> bytes, std::string_view
   return members;
 }
 
+}  // namespace
+
+std::vector<Member> parse_tar(std::span<const std::byte> bytes, std::string_view file,
+                              const NameFilter& wanted) {
+  return members_of(bytes, file, wanted, nullptr);
+}
+
 std::vector<Member> read_tar(const std::filesystem::path& file, const NameFilter& wanted,
                              std::uint64_t largest) {
-  return parse_tar(read_unpacked(file, largest), file.string(), wanted);
+  const std::vector<std::byte> bytes = read_unpacked(file, largest);
+  // The members are copies, so a member counts twice.
+  std::error_code code;
+  const std::uintmax_t packed = std::filesystem::file_size(file, code);
+  Budget budget(file.string(), expansion_limit(code ? 0 : packed), "unpack the archive into a folder");
+  budget.take(bytes.size(), "the archive");
+  return members_of(bytes, file.string(), wanted, &budget);
 }
 
 }  // namespace systole::io

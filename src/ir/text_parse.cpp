@@ -60,15 +60,19 @@ class Parser {
       last = parse_graph();
     }
     if (!last) fail("no graph in the file", "graph @name(…) {");
-    // Passes copy a sub-graph to each place where it is used.
-    constexpr std::int64_t kNodeBytes = 1024;
-    take(token(), (last->expanded_size() - nodes_) * kNodeBytes, "sub-graphs that are used in many places");
     if (!unused_.empty()) {
       const auto& [name, token] = *unused_.begin();
       if (name != last->name() || unused_.size() > 1)
         lexer_.fail(name != last->name() ? token : std::next(unused_.begin())->second,
                     "a graph that no later one uses");
     }
+    // Passes copy a sub-graph to each place where it is used. A composite has some dozen nodes as a rule, so
+    // that many are no attempt to fill the memory: so many of each count little.
+    constexpr std::int64_t kNodeBytes = 1024, kUsualNodes = 64, kUsualNodeBytes = 32;
+    const std::int64_t copies = std::max<std::int64_t>(last->expanded_size() - nodes_, 0);
+    const std::int64_t usual = std::min(copies, composites_ * kUsualNodes);
+    take(token(), (copies - usual) * kNodeBytes + usual * kUsualNodeBytes,
+         "sub-graphs that are used in many places");
     GraphComments comments = last->comments();
     append(comments.after, lexer_.take_comments());
     last->set_comments(std::move(comments));
@@ -537,7 +541,10 @@ class Parser {
     const Token op_token = token();
     ++nodes_;
     const bool composite = at_name("composite");
-    if (composite) next();
+    if (composite) {
+      next();
+      ++composites_;
+    }
     const Token name_token = token();
     const std::string op_name = parse_name("an op");
     std::optional<Op> op = composite ? Op::composite : find_op(op_name);
@@ -586,7 +593,19 @@ class Parser {
                   "a registered one, or a body: composite name(…) @body");
     std::vector<Type> types;
     for (const Value& v : operands) types.push_back(v.type());
-    return located(at, [&] { return composite_body(*def, types, attrs.attrs); });
+    std::string key = name;
+    for (const Type& type : types) key += " " + type.to_string();
+    std::vector<RegisteredBody>& alike = registered_bodies_[std::move(key)];
+    const auto known = std::find_if(alike.begin(), alike.end(),
+                                    [&](const RegisteredBody& one) { return one.written == attrs.attrs; });
+    if (known != alike.end()) {
+      attrs.attrs = known->complete;
+      return known->body;
+    }
+    RegisteredBody made{.written = attrs.attrs};
+    made.body = located(at, [&] { return composite_body(*def, types, attrs.attrs); });
+    made.complete = attrs.attrs;
+    return alike.emplace_back(std::move(made)).body;
   }
 
   static void add_defaults(CompositeAttrs& attrs) {
@@ -688,7 +707,13 @@ class Parser {
 
   Lexer lexer_;
   Budget budget_;
-  std::int64_t nodes_ = 0;  // that the file writes out
+  std::int64_t nodes_ = 0, composites_ = 0;  // that the file writes out
+  struct RegisteredBody {
+    AttrMap written, complete;
+    GraphRef body;
+  };
+  // By the composite's name and its operands' types: equal composites share one.
+  std::unordered_map<std::string, std::vector<RegisteredBody>> registered_bodies_;
   std::map<std::string, GraphRef, std::less<>> graphs_;
   std::map<std::string, Token, std::less<>> unused_;  // graphs that no other has used so far
   std::unordered_map<std::string, Value> values_;

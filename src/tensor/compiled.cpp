@@ -4,7 +4,8 @@
 //
 // Calls of what is ready never wait for a trace or a compilation: the lock that they take is held only to
 // look up and to list. Calls that need the same new trace or program wait for one thread that makes it, and
-// all get its error when it fails.
+// all get its error when it fails; but those that find other switches or Variables than the failed trace did
+// make one of their own.
 
 #include "systole/tensor/compiled.h"
 
@@ -173,13 +174,17 @@ struct CompiledFunction::State {
       std::promise<std::shared_ptr<Specialization>> promise;
       const auto mine = std::make_shared<Specialization>();
       Coming<Specialization> coming;
+      std::shared_ptr<Specialization> others;
       std::uint64_t forgotten_before = 0;
       {
         std::lock_guard lock(mutex);
         for (const auto& s : specializations)
           if (s->fits(arguments, call)) return s;
         for (const Trace& other : under_way)
-          if (other.made->is_of(arguments, call)) coming = other.coming;
+          if (other.made->is_of(arguments, call)) {
+            coming = other.coming;
+            others = other.made;
+          }
         if (!coming.valid()) {
           mine->arguments = arguments;
           mine->types = call.types;
@@ -191,8 +196,13 @@ struct CompiledFunction::State {
       }
       if (coming.valid()) {
         // Of a switch or a Variable that changed meanwhile, the list may have another one, or need it.
-        if (const std::shared_ptr<Specialization> made = coming.get(); made->fits(arguments, call))
-          return made;
+        try {
+          coming.get();
+        } catch (...) {
+          if (others->fits(arguments, call)) throw;
+          continue;
+        }
+        if (others->fits(arguments, call)) return others;
         continue;
       }
       const auto end = [&] { std::erase_if(under_way, [&](const Trace& one) { return one.made == mine; }); };
@@ -219,19 +229,25 @@ struct CompiledFunction::State {
   void make_trace(Specialization& made, const CompiledFunction::Call& call) {
     std::lock_guard turn(tracing);
     const MeshScope scope(options.mesh ? &*options.mesh : nullptr);
-    {
+    const auto note_types = [&] {
+      for (const Frame::Binding& b : made.traced.bound) made.variables.push_back(b.cell->type);
+    };
+    try {
       const timeline::Span span("compile", "trace");
       made.traced = trace(call.fn, made.arguments, call.arguments,
-                          {.variables = Frame::Variables::bind, .purpose = Frame::Purpose::compile});
+                          {.variables = Frame::Variables::bind,
+                           .purpose = Frame::Purpose::compile,
+                           .unfinished = &made.traced});
+    } catch (...) {
+      note_types();
+      throw;
     }
+    note_types();
     if (options.mesh) check_mesh(made, made.arguments);
     if (*options.check_indices) check_indices(made.traced, made.arguments.size());
     if (options.check_finite) check_finite(made.traced);
     made.traced.graph = named(made.traced.graph, made.traced, made.arguments.size(), options, Form::once);
-    for (const Frame::Binding& b : made.traced.bound) {
-      made.variables.push_back(b.cell->type);
-      b.cell->compiled = true;
-    }
+    for (const Frame::Binding& b : made.traced.bound) b.cell->compiled = true;
     for (Tensor& x : made.traced.results.tensors) x = Tensor();
     run_pending(made.traced.captures, "compile");
     for (auto* list : {&made.traced.bound, &made.traced.assigned})

@@ -64,7 +64,16 @@ Traced trace(const tree::FlatFunction& fn, std::span<const StandIn> arguments, c
     given.tensors.back().record()->weak = arguments[i].weak;
   }
   bind_all(frame, options.bind);
-  return finish(frame, fn(given));
+  try {
+    return finish(frame, fn(given));
+  } catch (...) {
+    if (options.unfinished != nullptr) {
+      options.unfinished->settings = frame.settings();
+      for (const Frame::Binding& binding : frame.bindings())
+        options.unfinished->bound.push_back({binding.cell, {}, {}});
+    }
+    throw;
+  }
 }
 
 std::vector<Tensor> surroundings(const Traced& traced) {

@@ -32,6 +32,7 @@ struct TraceOptions {
   Frame::Variables variables = Frame::Variables::capture;
   Frame::Purpose purpose = Frame::Purpose::transform;
   std::span<const Variable> bind = {};  // given an input from the start
+  Traced* unfinished = nullptr;         // gets the Variables and switches that a function read that throws
 };
 
 // `stand_in` numbers the arguments that become inputs; the function gets the others as they are.

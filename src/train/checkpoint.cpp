@@ -32,7 +32,8 @@ std::optional<std::int64_t> step_of(const std::string& name) {
       std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
 }
 
-// ".systole-PID-NUMBER.tmp", of a process that is gone.
+// ".systole-PID-NUMBER.tmp", of a process that is gone, or runs in another container or on another host:
+// numbers of processes mean nothing there.
 bool is_left_over(const std::string& name) {
   constexpr std::string_view kBegin = ".systole-", kEnd = ".tmp";
   if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
@@ -49,6 +50,20 @@ std::vector<std::string> names_in(const fs::path& folder) {
   if (code && code != std::errc::no_such_file_or_directory)
     throw Error(ErrorKind::kIo, folder.string(), "cannot list the folder: " + code.message());
   return names;
+}
+
+// What killed writers left, unless another process writes there: it may be that one's. What stays costs room,
+// nothing else.
+void remove_left_over(const fs::path& folder) {
+  std::vector<std::string> names = names_in(folder);
+  std::erase_if(names, [](const std::string& name) { return !is_left_over(name); });
+  if (names.empty()) return;
+  try {
+    const FolderLock lock(folder, FolderLock::Kind::writer, "another folder");
+    std::error_code code;
+    for (const std::string& name : names) fs::remove(folder / name, code);
+  } catch (const Error&) {
+  }
 }
 
 void remove_file(const fs::path& file) {
@@ -161,8 +176,7 @@ CheckpointFolder::CheckpointFolder(fs::path folder, CheckpointOptions options)
   fs::create_directories(folder_, code);
   if (std::error_code other; !fs::is_directory(folder_, other))
     throw Error(ErrorKind::kIo, folder_.string(), "cannot make the folder: " + code.message());
-  for (const std::string& name : names_in(folder_))
-    if (is_left_over(name)) fs::remove(folder_ / name, code);  // one that stays costs room, nothing else
+  remove_left_over(folder_);
 }
 
 void CheckpointFolder::lock() const {

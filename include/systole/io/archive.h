@@ -38,7 +38,8 @@ struct Member {
   std::vector<std::byte> bytes;
 };
 
-// The regular files of a tar archive in their order, those whose name `wanted` accepts.
+// The regular files of a tar archive in their order, those whose name `wanted` accepts. They are copies: in
+// read_tar, the limit above holds for the archive's content and them together.
 using NameFilter = std::function<bool(std::string_view name)>;
 SYSTOLE_API std::vector<Member> read_tar(const std::filesystem::path& file, const NameFilter& wanted = {},
                                          std::uint64_t largest = kLargestUnpacked);

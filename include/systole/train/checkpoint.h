@@ -66,7 +66,7 @@ struct CheckpointOptions {
 // gets kIo, which names the process and host that do. Reading needs no lock.
 class SYSTOLE_API CheckpointFolder {
  public:
-  // Makes the folder, and removes what killed writers left unfinished.
+  // Makes the folder, and removes what killed writers left unfinished, unless another process writes there.
   explicit CheckpointFolder(std::filesystem::path folder, CheckpointOptions options = {});
 
   // Writes "step-00001200.safetensors" and removes old ones. When the disk refuses: tries again, then throws

@@ -1,6 +1,7 @@
 // Making a plan can compile a kernel, and what the heuristics take for the fastest often is not: plans of
 // many convolutions are made by several threads, each with a handle of its own, then timed one after another
-// on the device. Of what is known from an earlier process only the chosen one is made.
+// on the device. Of what is known from an earlier process only the chosen one is made. Calls run on another
+// handle, so that they never wait for this.
 
 #include "backend/cuda/dnn.h"
 
@@ -44,20 +45,15 @@ double seconds_since(Clock::time_point begin) {
 
 struct Planned {
   DnnConvolution problem;
-  dnn::Shared* handle = nullptr;  // that the plan was made with, and runs on
   std::optional<dnn::Plan> plan;
   std::string reason;       // when there is none
   bool is_settled = false;  // else it is tried again when it is asked for
-
-  void run(Stream stream, std::span<const Address> arrays, Address workspace) const {
-    execute(*handle, stream, problem, *plan, arrays, workspace);
-  }
 };
 
 class ConvolutionCall final : public LibraryCall {
  public:
-  ConvolutionCall(const Planned& planned, const DnnConvolution& problem)
-      : planned_(planned), first_(problem.first), second_(problem.second) {
+  ConvolutionCall(dnn::Shared& shared, const Planned& planned, const DnnConvolution& problem)
+      : shared_(shared), planned_(planned), first_(problem.first), second_(problem.second) {
     for (const ConvolutionWork::Step& step : problem.work.steps)
       if (step.kind != ConvolutionWork::Kind::relu) read_.push_back(step.input);
   }
@@ -66,10 +62,11 @@ class ConvolutionCall final : public LibraryCall {
            Address workspace) const override {
     std::vector<Address> arrays{inputs[first_], inputs[second_], outputs[0]};
     for (const std::size_t i : read_) arrays.push_back(inputs[i]);
-    planned_.run(stream, arrays, workspace);
+    execute(shared_, stream, planned_.problem, *planned_.plan, arrays, workspace);
   }
 
  private:
+  dnn::Shared& shared_;
   const Planned& planned_;  // kept as long as the process
   const std::size_t first_, second_;
   std::vector<std::size_t> read_;
@@ -83,6 +80,7 @@ bool says_nothing(const Error& error) {
 // A convolution on its way to a plan.
 struct Draft {
   Planned* planned = nullptr;
+  dnn::Shared* handle = nullptr;  // that its plans are made and timed on
   Question question;
   std::vector<std::optional<dnn::Plan>> plans;  // by engine, in the order of the heuristics
 
@@ -92,11 +90,10 @@ struct Draft {
   }
 
   void make(const Device& device, dnn::Shared& shared) {
-    const dnn::Handle handle = shared.handle;
+    handle = &shared;
     const DnnConvolution& problem = planned->problem;
-    planned->handle = &shared;
     try {
-      const dnn::Engines engines = engines_of(handle, problem);
+      const dnn::Engines engines = engines_of(handle->handle, problem);
       question = {.name = fmt::format("cudnn {}", problem.text()),
                   .details = fmt::format("cudnn {}", dnn::api().version()),
                   .choice = "engine",
@@ -104,11 +101,10 @@ struct Draft {
                   .is_measured = !problem.is_deterministic};
       plans.resize(engines.count());
       if (const std::optional<Answer> known = known_answer(device, question))
-        if (const auto choice = static_cast<std::size_t>(known->choice); make(engines, handle, choice))
-          return;
+        if (const auto choice = static_cast<std::size_t>(known->choice); make(engines, choice)) return;
       const std::size_t enough = problem.is_deterministic ? 1 : kMostTimed;
       for (std::size_t i = 0; i < engines.count() && (i < kMostAsked || made() == 0) && made() < enough; ++i)
-        make(engines, handle, i);
+        make(engines, i);
     } catch (const Error& error) {
       if (says_nothing(error)) throw;
       planned->reason = error.message();
@@ -116,9 +112,9 @@ struct Draft {
   }
 
  private:
-  bool make(const dnn::Engines& engines, dnn::Handle handle, std::size_t i) {
+  bool make(const dnn::Engines& engines, std::size_t i) {
     try {
-      plans[i] = engines.plan(handle, i);
+      plans[i] = engines.plan(handle->handle, i);
       return true;
     } catch (const Error& error) {
       if (says_nothing(error)) throw;
@@ -223,8 +219,7 @@ class Plans {
       const std::optional<dnn::Plan>& plan = draft.plans[static_cast<std::size_t>(choice)];
       if (!plan) throw Error(ErrorKind::kUnsupported, "cudnn", "it is none of the first");
       const std::span<const Address> all(scratch->addresses());
-      execute(*draft.planned->handle, on, draft.planned->problem, *plan, all.first(all.size() - 1),
-              all.back());
+      execute(*draft.handle, on, draft.planned->problem, *plan, all.first(all.size() - 1), all.back());
     };
   }
 
@@ -310,7 +305,8 @@ std::int64_t dnn_channels(const Device& device, const Convolution& convolution, 
       if (way->plan) most = std::max(most, way->plan->workspace);
     bytes.push_back(most);
     auto scratch = std::make_shared<const Scratch>(device, stream, bytes);
-    return [planned, scratch](int choice, Stream on) {
+    dnn::Shared& shared = dnn::handles(device).calls;  // other threads may run these plans
+    return [planned, scratch, &shared](int choice, Stream on) {
       const Planned& way = *planned[static_cast<std::size_t>(choice)];
       if (!way.plan) throw Error(ErrorKind::kUnsupported, "cudnn", way.reason);
       const std::span<const Address> all(scratch->addresses());
@@ -318,7 +314,7 @@ std::int64_t dnn_channels(const Device& device, const Convolution& convolution, 
         check(
             driver().cuMemsetD8Async(all[0], 0x3c, static_cast<std::size_t>(array_bytes(way.problem)[0]), on),
             "cuMemsetD8Async");
-      way.run(on, all.first(3), all.back());
+      execute(shared, on, way.problem, *way.plan, all.first(3), all.back());
     };
   });
   return ways[static_cast<std::size_t>(answer.choice)].convolution.channels;
@@ -344,7 +340,7 @@ std::shared_ptr<const LibraryCall> dnn_call(const Device& device, const lower::R
     throw Error(ErrorKind::kInternal, "cudnn", reason);
   const Planned& planned = plans_of(device).get(problem);
   if (!planned.plan) throw Error(ErrorKind::kInternal, "cudnn", planned.reason);
-  return std::make_shared<ConvolutionCall>(planned, problem);
+  return std::make_shared<ConvolutionCall>(dnn::handles(device).calls, planned, problem);
 }
 
 }  // namespace systole::cuda

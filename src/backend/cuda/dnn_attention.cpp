@@ -222,12 +222,12 @@ const Planned& planned(const Device& device, const Attention& attention, const D
   made.has_wide_gradient = attention.is_gradient && !is_deterministic;
   try {
     device.activate();
-    dnn::Shared& own = dnn::shared(device);
-    const std::lock_guard handle_lock(own.mutex);
+    dnn::Shared& making = dnn::handles(device).making;
+    const std::lock_guard handle_lock(making.mutex);
     Graphs graphs(attention, is_deterministic);
     Builder builder = attention.is_gradient ? graphs.gradient() : graphs.forward();
     made.numbers = builder.numbers();
-    made.plan = builder.finish(own.handle, {.most_workspace = kMostWorkspace});
+    made.plan = builder.finish(making.handle, {.most_workspace = kMostWorkspace});
   } catch (const Error& error) {
     made.reason = error.message();
     log(LogLevel::info, fmt::format("cuda: cudnn declines {}: {}", attention.text(), error.message()));
@@ -275,7 +275,7 @@ std::shared_ptr<const LibraryCall> dnn_attention_call(const Device& device, cons
   Attention attention;
   if (std::string reason = read(device, region, attention); !reason.empty())
     throw Error(ErrorKind::kInternal, "cudnn.attention", reason);
-  return std::make_shared<const AttentionCall>(dnn::shared(device), planned(device, attention, wishes),
+  return std::make_shared<const AttentionCall>(dnn::handles(device).calls, planned(device, attention, wishes),
                                                attention);
 }
 

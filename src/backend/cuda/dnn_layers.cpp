@@ -81,18 +81,18 @@ Made made(const Device& device, const Layer& layer, const DnnWishes& wishes) {
   const std::lock_guard lock(mutex);
   if (const auto found = all->find(key); found != all->end()) return found->second;
   Made made;
-  dnn::Shared* shared = nullptr;
+  dnn::Shared* making = nullptr;
   try {
     device.activate();
-    shared = &dnn::shared(device);
-    std::shared_ptr<const DnnLayer> tried = make(device, *shared, layer, wishes);
-    try_out(device, *shared, layer, tried);
+    making = &dnn::handles(device).making;
+    std::shared_ptr<const DnnLayer> tried = make(device, *making, layer, wishes);
+    try_out(device, *making, layer, tried);
     made.layer = std::move(tried);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kContextLost) throw;
     made.reason = error.message();
     log(LogLevel::info, fmt::format("cuda: cudnn declines {}: {}", layer.text(), error.message()));
-    if (shared == nullptr || error.kind() == ErrorKind::kOutOfMemory) return made;
+    if (making == nullptr || error.kind() == ErrorKind::kOutOfMemory) return made;
   }
   return all->emplace(key, std::move(made)).first->second;
 }
@@ -156,7 +156,7 @@ std::shared_ptr<const LibraryCall> dnn_layer_call(const Device& device, const lo
     throw Error(ErrorKind::kInternal, "cudnn", reason);
   const Made own = made(device, layer, wishes);
   if (!own.layer) throw Error(ErrorKind::kInternal, "cudnn", own.reason);
-  return std::make_shared<LayerCall>(dnn::shared(device), own.layer, layer.inputs);
+  return std::make_shared<LayerCall>(dnn::handles(device).calls, own.layer, layer.inputs);
 }
 
 bool is_dnn_layer(std::string_view implementation) {

@@ -104,12 +104,16 @@ int type_number(DType dtype) {
   }
 }
 
-Shared& shared(const Device& device) {
+Handles& handles(const Device& device) {
   static std::mutex mutex;
-  static auto* const all = new std::map<int, Shared>;  // never destroyed, as devices
+  static auto* const all = new std::map<int, Handles>;  // never destroyed, as devices
   const std::lock_guard lock(mutex);
-  Shared& own = (*all)[device.ordinal()];
-  if (own.handle == nullptr) check(api().create(&own.handle), "cudnnCreate");
+  Handles& own = (*all)[device.ordinal()];
+  for (Shared* const one : {&own.calls, &own.making}) {
+    if (one->handle != nullptr) continue;
+    device.activate();
+    check(api().create(&one->handle), "cudnnCreate");
+  }
   return own;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What all work through cuDNN's graphs shares: the handle of a device, the choice of a plan, its execution.
+// What all work through cuDNN's graphs shares: the handles of a device, the choice of a plan, its execution.
 
 #include <cstdint>
 #include <functional>
@@ -18,12 +18,18 @@ namespace systole::cuda::dnn {
 
 int type_number(DType dtype);  // cuDNN's; -1 for what it has not
 
-// cuDNN's handle of a device; used by one thread at a time.
+// A handle of cuDNN's, used by one thread at a time. A plan runs on any handle of its device, so there are
+// two kinds: compilations make and try plans on handles of their own, which they may hold for seconds, and
+// calls share one that is held for a launch only.
 struct Shared {
   std::mutex mutex;
   Handle handle = nullptr;
 };
-Shared& shared(const Device& device);
+struct Handles {
+  Shared calls;   // what is ready runs here; this lock also keeps a plan from running in two threads at once
+  Shared making;  // attention and layers are made and tried here; convolutions have several more
+};
+Handles& handles(const Device& device);
 
 // What may be declared of an array of so many bytes: arrays begin at multiples of the largest that cuDNN asks
 // for, and a scan's slices follow each other without gaps.

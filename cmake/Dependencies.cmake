@@ -33,7 +33,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT SYSTOLE_SANITIZE MATCHES thread)
   find_package(OpenMP QUIET COMPONENTS CXX)
 endif()
 if(OpenMP_CXX_FOUND)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/parallel.cpp PROPERTIES COMPILE_OPTIONS ${OpenMP_CXX_FLAGS})
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/parallel.cpp PROPERTIES
+    COMPILE_OPTIONS ${OpenMP_CXX_FLAGS} SKIP_PRECOMPILE_HEADERS ON)  # which were made without
   target_link_libraries(systole_settings INTERFACE ${OpenMP_gomp_LIBRARY})
 endif()
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -310,6 +311,36 @@ TEST_F(NonFiniteCommand, EvaluateFailsAndNamesTheSampleAndAFlagAllowsIt) {
   EXPECT_NE(predicted.err.find("sample 1 is the first"), std::string::npos) << predicted.err;
   EXPECT_NE(predicted.out.find("rows.csv[1]  no class: nan"), std::string::npos) << predicted.out;
   EXPECT_EQ(predicted.out.find("rows.csv[0]  no class"), std::string::npos) << predicted.out;
+}
+
+TEST_F(NonFiniteCommand, PredictHasNoClassAtAPlaceWithoutFiniteScores) {
+  std::vector<float> x;
+  std::vector<std::int32_t> y;
+  for (int i = 0; i < 20 * 9; ++i) {
+    x.push_back(i % 2 == 0 ? 1.0F : -1.0F);
+    y.push_back(i % 2);
+  }
+  io::save_npz(folder_ / "masks.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<float>({20, 3, 3, 1}, x)},
+                                           {"y", Literal::of<std::int32_t>({20, 3, 3}, y)}});
+  const Outcome trained =
+      run("train --data npz:masks.npz --set 'model.layers=[conv 2 1x1]' --set train.epochs=1 --set "
+          "train.plots=false --out run");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  // The layer sees one place at a time, so the others keep their classes.
+  std::vector<float> row(9, 1.0F);
+  row[1] = kInf;
+  row[4] = kNaN;
+  io::save_npy(folder_ / "new.npy", Literal::of<float>({1, 3, 3, 1}, row));
+  const Outcome said = run("predict run new.npy");
+  EXPECT_EQ(said.code, 0) << said.err;
+  const std::size_t text = said.out.find("new.npy  ");
+  ASSERT_NE(text, std::string::npos) << said.out << said.err;
+  std::istringstream places(said.out.substr(text + 9));
+  std::vector<bool> undecided;
+  for (std::string word; places >> word;) undecided.push_back(word == "nan");
+  EXPECT_EQ(undecided, (std::vector<bool>{false, true, false, false, true, false, false, false, false}))
+      << said.out;
 }
 
 #endif

@@ -11,9 +11,12 @@
 #include <cmath>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -22,6 +25,7 @@
 
 #include "base/log.h"
 #include "error_check.h"
+#include "systole/ir/text.h"
 #include "systole/systole.h"
 #include "train/interrupt.h"
 #include "train/late_notice.h"
@@ -556,6 +560,60 @@ TEST_F(TrainerTest, ASavedModelPredictsTheSame) {
   const std::vector<float> got = loaded(x).to_vector<float>(), wanted = trainer.predict(x).to_vector<float>();
   ASSERT_EQ(got.size(), wanted.size());
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-5);
+}
+
+// The sums of integers in a graph that are in 64 bits, for which devices are slow.
+void find_wide_sums(const ir::Graph& graph, std::vector<std::string>& found) {
+  for (const ir::Node& node : graph.nodes()) {
+    for (const ir::GraphRef& body : node.graphs) find_wide_sums(*body, found);
+    if (node.op != ir::Op::reduce && node.op != ir::Op::cumulative) continue;
+    if (node.types[0].dtype == DType::i64 || node.types[0].dtype == DType::u64)
+      found.push_back(std::string(ir::name(node.op)) + " " + node.types[0].to_string());
+  }
+}
+
+TEST_F(TrainerTest, AStepSumsNoIntegersInSixtyFourBits) {
+  const Scratch dump;
+  std::vector<std::int64_t> labels;
+  for (const std::int32_t label : data.y.values<std::int32_t>()) labels.push_back(label);
+  labels[3] = -100;
+  const data::Source wide = data::arrays(data.x, Literal::of<std::int64_t>({50}, labels));
+  const data::Source narrow = data::arrays(
+      data.x, Literal::of<std::int32_t>({50}, std::vector<std::int32_t>(labels.begin(), labels.end())));
+  ::setenv("SYSTOLE_DUMP", dump.path().c_str(), 1);
+  for (const data::Source& set : {wide, narrow})
+    for (const losses::Settings& settings :
+         {losses::Settings{.ignore_index = -100},
+          losses::Settings{
+              .label_smoothing = 0.1, .ignore_index = -100, .class_weights = tensor({1.0, 2.0})}}) {
+      Net net = seeded_net();
+      Trainer trainer(net, "adam",
+                      {.loss = training::Loss("cross_entropy", settings), .metrics = {"accuracy", "top5"}});
+      trainer.fit(set, {.epochs = 1, .verbose = 0});
+      trainer.evaluate(set);
+    }
+  ::unsetenv("SYSTOLE_DUMP");
+  int steps = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dump.path())) {
+    const std::string name = entry.path().filename().string();
+    if (name.find("_step-input.sir") == std::string::npos) continue;
+    std::ifstream in(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    std::vector<std::string> found;
+    find_wide_sums(ir::parse(text, name), found);
+    EXPECT_TRUE(found.empty()) << name << ": " << found[0];
+    ++steps;
+  }
+  EXPECT_GE(steps, 8);  // of training and of evaluation, four times
+}
+
+TEST_F(TrainerTest, RobertaCountsItsPositionsInThirtyTwoBits) {
+  const nn::models::Bert model(
+      {.layers = 1, .width = 8, .heads = 2, .vocabulary = 30, .length = 12, .padding = 1}, false);
+  const auto forward = compile([&](const Tensor& words) { return model.forward({.words = words}); });
+  std::vector<std::string> found;
+  find_wide_sums(forward.graph(zeros({2, 6}, DType::i32)), found);
+  EXPECT_TRUE(found.empty()) << found[0];
 }
 
 TEST_F(TrainerTest, WrongOptionsSayWhatTheyMean) {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -212,6 +213,22 @@ TEST(Generate, DrawsAmongTheMostProbableWordsBySeed) {
     const std::set<int> allowed(three.begin() + 3 * (static_cast<long>(i) - 1),
                                 three.begin() + 3 * static_cast<long>(i));
     EXPECT_TRUE(allowed.contains(text[i])) << i;
+  }
+}
+
+TEST(Generate, ScoresThatAreNotFiniteAreAnErrorAndNoWord) {
+  models::Gpt2 model = small_gpt();
+  Literal table = Literal::copy_of(model.wte.weight.type(), model.wte.weight.literal().as_bytes());
+  table.mutable_values<double>()[5] = std::numeric_limits<double>::quiet_NaN();
+  model.wte.weight.assign(Tensor(table));
+  const std::vector<int> prompt = {3, 1, 4};
+  for (const models::GenerateOptions& options :
+       {models::GenerateOptions{.temperature = 0}, models::GenerateOptions{.temperature = 1},
+        models::GenerateOptions{.temperature = 1, .top_k = 3}}) {
+    const std::string text =
+        error_of(ErrorKind::kInvalidArgument, [&] { models::generate(model, prompt, 2, options); });
+    EXPECT_NE(text.find("not finite"), std::string::npos) << text;
+    EXPECT_NE(text.find("after 3 words"), std::string::npos) << text;
   }
 }
 

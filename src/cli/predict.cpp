@@ -53,7 +53,8 @@ std::string described(std::span<const float> row, const std::vector<std::string>
   return fmt::format("{}", fmt::join(parts, "  "));
 }
 
-// The most probable class at each place of one sample, [places,classes], as many as a line has room for.
+// The most probable class at each place of one sample, [places,classes], as many as a line has room for. A
+// place whose scores decide nothing has NaN in all of them.
 std::string places_text(std::span<const float> values, std::size_t classes,
                         const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 32;
@@ -62,7 +63,11 @@ std::string places_text(std::span<const float> values, std::size_t classes,
     if (i == kShown) return text + fmt::format(" … of {}; --out keeps all", values.size() / classes);
     const std::span<const float> row = values.subspan(i * classes, classes);
     const auto best = static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
-    text += (i == 0 ? "" : " ") + (best < names.size() ? names[best] : std::to_string(best));
+    text += i == 0 ? "" : " ";
+    if (std::isnan(row[0]))
+      text += "nan";
+    else
+      text += best < names.size() ? printable(names[best]) : std::to_string(best);
   }
   return text;
 }

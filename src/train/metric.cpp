@@ -39,7 +39,8 @@ Tensor decided(const Tensor& scores, std::int64_t otherwise) {
 }
 
 // The target's labels without the class axis, as i32, or as they are where that would make classes of what is
-// none: NaN, 0.7, 2^32.
+// none: NaN, 0.7, 2^32. Labels in i64 are only compared, element by element; what is summed is never i64, for
+// which devices are slow.
 Tensor labels(const Tensor& target, const Layout& layout) {
   constexpr std::int64_t kNone = kUndecided + 1;  // equals no prediction
   if (layout.one_hot) return is_float(target.dtype()) ? decided(target, kNone) : argmax(target, -1);

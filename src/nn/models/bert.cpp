@@ -80,7 +80,7 @@ Bert::Bert(const BertOptions& options, bool pooler)
 Tensor Bert::positions_of(const Tensor& words) const {
   if (padding_ < 0) return positions_.weight.value()[slice(0, words.size(1))];
   const Tensor counted = (words != padding_).to(DType::i32);
-  return positions_(cumsum(counted, 1) * counted + padding_);
+  return positions_(cumsum(counted, 1, {.dtype = DType::i32}) * counted + padding_);
 }
 
 Tensor Bert::forward(const BertInput& input) const {

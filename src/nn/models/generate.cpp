@@ -21,6 +21,8 @@ namespace systole::nn::models {
 
 namespace {
 
+constexpr int kUndecided = -1;  // the word where the scores are not finite
+
 Gpt2 for_use(const Gpt2& model) {
   Gpt2 copy = model;
   nn::eval(copy);
@@ -61,13 +63,15 @@ struct Generator::State {
 
   Tensor next(const Tensor& word, const Tensor& position, const Tensor& temperature, const Tensor& key) {
     Tensor scores = logits(word, position);
-    if (greedy) return argmax(scores, 0).to(DType::i32);
+    const Tensor decides = is_finite(scores.max(-1));  // -inf beside a finite score only rules a word out
+    const auto chosen = [&](const Tensor& place) { return where(decides, place.to(DType::i32), kUndecided); };
+    if (greedy) return chosen(argmax(scores, 0));
     const std::int64_t most = top_k;
     if (most > 0 && most < scores.size()) {
       const Tensor least = top_k_of(scores, most);
       scores = where(scores < least, Tensor(-std::numeric_limits<double>::infinity()), scores);
     }
-    return random::categorical(key, scores / temperature.to(scores.dtype()), 0);
+    return chosen(random::categorical(key, scores / temperature.to(scores.dtype()), 0));
   }
   static Tensor top_k_of(const Tensor& scores, std::int64_t k) {
     return systole::top_k(scores, k).first[k - 1];
@@ -119,7 +123,11 @@ std::vector<int> Generator::operator()(std::span<const int> prompt, std::int64_t
         Tensor(Literal::scalar<std::int32_t>(static_cast<std::int32_t>(at - start))), temperature, keys[0]);
     if (++at < words.size()) continue;  // still in the prompt
     key = keys[1];
-    words.push_back(next.item<int>());
+    const int chosen = next.item<int>();
+    if (chosen == kUndecided)
+      throw Error(ErrorKind::kInvalidArgument, "generate", "the scores for the next word are not finite",
+                  "finite numbers", "after " + std::to_string(words.size()) + " words");
+    words.push_back(chosen);
     if (options.each && !options.each(words.back())) break;
   }
   return words;

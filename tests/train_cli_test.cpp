@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -26,6 +27,7 @@
 #include "command_check.h"
 #include "systole/data.h"
 #include "systole/io.h"
+#include "systole/nn.h"
 #include "systole/tensor.h"
 #include "systole/train/checkpoint.h"
 #include "systole/train/history.h"
@@ -672,6 +674,20 @@ class PublishedWeights : public TrainCli {
                " --set train.epochs=0 --set train.verbose=0 --set train.plots=false --out run --fresh " +
                more);
   }
+  // Texts of six words with one of two classes each.
+  Outcome classify(const std::string& weights, const std::string& more = "") {
+    std::vector<std::int32_t> words, labels;
+    for (int i = 0; i < 40; ++i) {
+      for (int k = 0; k < 6; ++k) words.push_back(2 + (i * 5 + k) % 38);
+      labels.push_back(i % 2);
+    }
+    io::save_npz(folder_ / "texts.npz",
+                 std::vector<io::NamedArray>{{"x", Literal::of<std::int32_t>({40, 6}, words)},
+                                             {"y", Literal::of<std::int32_t>({40}, labels)}});
+    return run("train --model bert --data npz:texts.npz --set model.weights=pretrained/" + weights +
+               " --set train.epochs=1 --set train.verbose=0 --set train.plots=false --out run --fresh " +
+               more);
+  }
 };
 
 TEST_F(PublishedWeights, Gpt2WithoutAPrefixIsTakenWholeWithItsSettings) {
@@ -713,19 +729,51 @@ TEST_F(PublishedWeights, BlocksThatStayNewAreRefusedUnlessTold) {
   EXPECT_NE(fewer.out.find("left out: h.1."), std::string::npos) << fewer.out << fewer.err;
 }
 
+TEST_F(PublishedWeights, AnOutputLayerOfItsOwnIsNotLeftOutUnlessTold) {
+  fs::remove(folder_ / "pretrained/gpt2_untied/config.json");
+  const std::string sizes =
+      "--set model.vocabulary=40 --set model.width=16 --set model.heads=4 --set model.length=12 --set "
+      "model.layers=2 --set model.intermediate=24 --set model.activation=relu --set model.epsilon=0.05 ";
+  const Outcome tied = train("gpt2", "gpt2_untied", sizes);
+  expect_failure(tied, "lm_head.weight is not the word embedding");
+  EXPECT_NE(tied.err.find("--set model.tied=false"), std::string::npos) << tied.err;
+  const Outcome own = train("gpt2", "gpt2_untied", sizes + "--set model.tied=false");
+  ASSERT_EQ(own.code, 0) << own.err;
+  EXPECT_NE(own.out.find("29 of 29 arrays"), std::string::npos) << own.out;
+  const Outcome without = train("gpt2", "gpt2_untied", sizes + "--partial-weights");
+  ASSERT_EQ(without.code, 0) << without.err;
+  EXPECT_NE(without.out.find("left out: lm_head.weight"), std::string::npos) << without.out;
+  // BERT's is always tied.
+  const fs::path bert = folder_ / "pretrained/bert_old_names/model.safetensors";
+  std::map<std::string, Tensor> values = io::load_safetensors(bert);
+  values.emplace("cls.predictions.decoder.weight", zeros({40, 16}));
+  io::save_safetensors(bert, values);
+  expect_failure(train("bert", "bert_old_names"), "cls.predictions.decoder.weight is not the word embedding");
+  EXPECT_EQ(train("bert", "bert_old_names", "--partial-weights").code, 0);
+}
+
 TEST_F(PublishedWeights, AHeadOfOtherClassesIsNew) {
-  std::vector<std::int32_t> words, labels;
-  for (int i = 0; i < 40; ++i) {
-    for (int k = 0; k < 6; ++k) words.push_back(2 + (i * 5 + k) % 38);
-    labels.push_back(i % 2);
-  }
-  io::save_npz(folder_ / "texts.npz",
-               std::vector<io::NamedArray>{{"x", Literal::of<std::int32_t>({40, 6}, words)},
-                                           {"y", Literal::of<std::int32_t>({40}, labels)}});
-  const Outcome outcome =
-      run("train --model bert --data npz:texts.npz --set model.weights=pretrained/roberta_classify --set "
-          "train.epochs=1 "
-          "--set train.verbose=0 --set train.plots=false --out run");
+  const Outcome outcome = classify("roberta_classify");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("new: classifier.weight, classifier.bias"), std::string::npos) << outcome.out;
+}
+
+TEST_F(PublishedWeights, AClassifierBeginsWithAMaskedModelsWeightsAndAPoolerOfItsOwn) {
+  const Outcome outcome = classify("roberta_mask");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find(
+                "new: bert.pooler.dense.weight, bert.pooler.dense.bias, classifier.weight, classifier.bias"),
+            std::string::npos)
+      << outcome.out;
+}
+
+TEST_F(PublishedWeights, ARobertaWithoutConfigJsonNeedsItsPadding) {
+  fs::remove(folder_ / "pretrained/roberta_classify/config.json");
+  const std::string sizes =
+      "--set model.vocabulary=40 --set model.width=16 --set model.heads=4 --set model.length=14 --set "
+      "model.layers=2 --set model.intermediate=32 --set model.segments=1 ";
+  expect_failure(classify("roberta_classify", sizes), "positions begin after its padding word");
+  const Outcome outcome = classify("roberta_classify", sizes + "--set model.padding=1");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("new: classifier.weight, classifier.bias"), std::string::npos) << outcome.out;
 }

@@ -837,6 +837,12 @@ TEST_F(TrainCli, ALanguageModelOnTokensOfAnArray) {
                std::vector<io::NamedArray>{{"x", Literal::of<std::int64_t>({60, 8}, x)},
                                            {"y", Literal::of<std::int64_t>({60, 8}, y)}});
   expect_failure(run("train --model lstm --out small" + more), "sample 0: y");
+  // Bytes are pictures.
+  const std::vector<std::uint8_t> bytes(x.begin(), x.end());
+  io::save_npz(folder_ / "tokens.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::uint8_t>({60, 8}, bytes)},
+                                           {"y", Literal::of<std::int64_t>({60, 8}, x)}});
+  expect_failure(run("train --model lstm --out small" + more), "save tokens as i32");
 }
 
 TEST_F(TrainCli, SegmentationOfPicturesOfAnArray) {

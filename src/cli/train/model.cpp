@@ -301,11 +301,17 @@ BuiltModel build_model(const Settings::Model& given_settings, const TrainingData
   } else {
     const nn::zoo::Entry& entry = nn::zoo::entry(settings.name);
     const bool words = !is_float(model.input.dtype);
-    if (entry.text != words)
+    if (entry.text != words) {
+      const bool brightness = is_integer(sample.dtype);  // of a picture: see holds_words()
       throw Error(ErrorKind::kDType, fmt::format("model {}", entry.name),
-                  entry.text ? "it takes words" : "it takes numbers, and the data is words",
-                  entry.text ? "i32[length], as text:FILE gives it" : "a model of text: lstm, gpt2, bert",
+                  !entry.text  ? "it takes numbers, and the data is words"
+                  : brightness ? "it takes words, and small unsigned numbers count as a picture"
+                               : "it takes words",
+                  !entry.text  ? "a model of text: lstm, gpt2, bert"
+                  : brightness ? "i32[length]: save tokens as i32"
+                               : "i32[length], as text:FILE gives it",
                   sample.to_string());
+    }
     if (entry.input.rank() == 3) add_channel();
     nn::zoo::Settings options = zoo_options(settings.options);
     if (task == Task::places && entry.name == "lstm") options.emplace("task", "next");

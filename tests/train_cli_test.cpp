@@ -874,6 +874,13 @@ TEST_F(TrainCli, SegmentationOfPicturesOfAnArray) {
   EXPECT_NE(said.out.find(" 0 1 0 "), std::string::npos) << said.out << said.err;
   EXPECT_NE(said.out.find("of 36"), std::string::npos) << said.out;
   expect_failure(run(line + "--set 'model.layers=[flatten, dense 2]' --out other"), "[6,6,2]");
+  // The mask stays where it is.
+  const std::string changed =
+      line + "--set 'model.layers=[conv 4 3x3 pad same relu, conv 2 1x1]' --set train.epochs=1 --out other ";
+  for (const char* word : {"flip", "upside-down", "crop 1", "rotate 5"})
+    expect_failure(run(changed + "--set 'data.augment=[\"" + word + "\"]'"),
+                   "it moves the picture and not the labels at each of its places");
+  EXPECT_EQ(run(changed + "--set 'data.augment=[\"cutout 2\", \"jitter 0.1\"]'").code, 0);
 }
 
 TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {

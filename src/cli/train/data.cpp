@@ -387,31 +387,32 @@ namespace {
 struct AugmentWord {
   std::string_view name;
   double standard;
+  bool moves;  // pixels to other places
   data::Transform (*make)(double value, const TrainingData& data);
 };
 constexpr AugmentWord kAugment[] = {
-    {"flip", 0.5,
+    {"flip", 0.5, true,
      [](double p, const TrainingData&) -> data::Transform { return data::Flip{.probability = p}; }},
-    {"upside-down", 0.5,
+    {"upside-down", 0.5, true,
      [](double p, const TrainingData&) -> data::Transform {
        return data::Flip{.probability = p, .vertical = true};
      }},
-    {"crop", 4,
+    {"crop", 4, true,
      [](double border, const TrainingData&) -> data::Transform {
        return data::Crop{.padding = static_cast<std::int64_t>(border)};
      }},
-    {"rotate", 15,
+    {"rotate", 15, true,
      [](double angle, const TrainingData&) -> data::Transform { return data::Rotate{.degrees = angle}; }},
-    {"cutout", 8,
+    {"cutout", 8, false,
      [](double side, const TrainingData&) -> data::Transform {
        return data::Cutout{.size = static_cast<std::int64_t>(side)};
      }},
-    {"jitter", 0.2,
+    {"jitter", 0.2, false,
      [](double by, const TrainingData& data) -> data::Transform {
        return data::ColorJitter{
            .brightness = by, .contrast = by, .saturation = channels_of(data.input.shape) == 3 ? by : 0};
      }},
-    {"mixup", 0.2,
+    {"mixup", 0.2, false,
      [](double alpha, const TrainingData& data) -> data::Transform {
        return data::Mixup{.alpha = alpha, .classes = data.task == Task::classes ? data.outputs : 0};
      }},
@@ -432,6 +433,12 @@ data::Transforms parse_augment(const std::vector<std::string>& texts, const Trai
       for (const AugmentWord& w : kAugment) names.push_back(w.name);
       throw unknown_name(where, fmt::format("there is no change {}", in_quotes(word)), word, names);
     }
+    // A mask stays as it is, and would no longer lie on its picture.
+    if (known->moves && (data.task == Task::places || data.target.shape.rank() > 1))
+      throw Error(ErrorKind::kUnsupported, where,
+                  fmt::format("it moves the picture and not the {} at each of its places",
+                              data.task == Task::places ? "labels" : "numbers"),
+                  "cutout or jitter, which leave pixels where they are", data.target.to_string());
     double value = known->standard;
     if (blank != std::string::npos) {
       const char *begin = text.data() + blank + 1, *end = text.data() + text.size();

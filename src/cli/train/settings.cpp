@@ -41,7 +41,7 @@ constexpr Key kKeys[] = {
         "them as the data has them; none"),
     KEY(data, augment,
         "changes by chance in training: flip, upside-down, crop 4, rotate 15, cutout 8, jitter 0.2, mixup "
-        "0.2"),
+        "0.2; where each pixel has a label, cutout and jitter alone"),
     KEY(data, limit, "so many samples at most, of the training and of the test data; 0: all"),
     KEY(data, mels, "sound as pictures of so many frequencies (log mel); 0: as it is"),
     KEY(data, on_bad,

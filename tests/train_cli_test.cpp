@@ -797,6 +797,62 @@ TEST_F(TrainCli, ADamagedPictureStopsOrIsSkippedAndCounted) {
   ASSERT_EQ(skipped.code, 0) << skipped.err;
   EXPECT_NE(skipped.out.find("1 sample could not be read"), std::string::npos) << skipped.out;
   expect_failure(run(line + "--set data.on_bad=skp"), "did you mean skip?");
+  expect_failure(run("train --model mlp --data digits --set data.on_bad=skip --out other"),
+                 "the samples of digits are no files of their own");
+}
+
+// The neighbour that a training takes in the place of a damaged picture would count twice.
+TEST_F(TrainCli, AScoreLeavesOutWhatCannotBeRead) {
+  for (const char* set : {"pictures", "clean"})
+    for (const char* part : {"train", "test"})
+      for (int i = 0; i < 12; ++i) {
+        const fs::path folder = folder_ / set / part / (i % 2 == 0 ? "dark" : "light");
+        fs::create_directories(folder);
+        const std::vector<std::uint8_t> pixels(16, static_cast<std::uint8_t>(40 + 17 * i));
+        io::save_png(folder / (std::to_string(i) + ".png"), Literal::of<std::uint8_t>({4, 4}, pixels));
+      }
+  write("pictures/test/dark/4.png", "no picture");
+  fs::remove(folder_ / "clean/test/dark/4.png");
+  const Outcome trained =
+      run("train --data 'images:pictures?channels=1&size=4' --set 'model.layers=[flatten, dense 2]' --set "
+          "train.epochs=1 --set train.batch=4 --set train.verbose=0 --set train.plots=false --set "
+          "data.on_bad=skip --out run");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Outcome clean = run("evaluate run --report --data 'images:clean?channels=1&size=4'");
+  ASSERT_EQ(clean.code, 0) << clean.err;
+  EXPECT_EQ(clean.out.find("could not be read"), std::string::npos) << clean.out;
+  EXPECT_EQ(trained.last_line(), clean.last_line());
+  for (const char* data : {"", " --data 'images:pictures?channels=1&size=4'"}) {
+    const Outcome skipped = run(std::string("evaluate run --report") + data);
+    ASSERT_EQ(skipped.code, 0) << skipped.err;
+    EXPECT_NE(skipped.out.find("1 sample could not be read"), std::string::npos) << skipped.out;
+    EXPECT_EQ(skipped.last_line(), clean.last_line());
+    // The report counts the samples of each class.
+    EXPECT_EQ(skipped.out.substr(skipped.out.find("precision")),
+              clean.out.substr(clean.out.find("precision")));
+  }
+}
+
+TEST_F(TrainCli, ADamagedSoundStopsOrIsSkippedAndCounted) {
+  fs::create_directories(folder_ / "sounds");
+  for (int i = 0; i < 16; ++i)
+    io::save_wav(folder_ / "sounds" / (std::to_string(i % 2) + "_" + std::to_string(i) + ".wav"),
+                 {Literal::of<float>({32}, std::vector<float>(32, i % 2 == 0 ? 0.5f : -0.5f)), 8000});
+  write("sounds/0_6.wav", "no sound");
+  const std::string line =
+      "train --model mlp --data 'audio:sounds?samples=32' --set train.epochs=1 --set train.verbose=0 --set "
+      "train.plots=false --out run --fresh ";
+  const Outcome stopped = run(line);
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_NE(stopped.err.find("0_6.wav"), std::string::npos) << stopped.err;
+  const Outcome skipped = run(line + "--set data.on_bad=skip");
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_NE(skipped.out.find("sounds: 15 samples"), std::string::npos) << skipped.out;
+  for (const Outcome& outcome : {skipped, run("evaluate run --data 'audio:sounds?samples=32'")}) {
+    EXPECT_NE(outcome.out.find("1 sample could not be read"), std::string::npos)
+        << outcome.out << outcome.err;
+    EXPECT_NE(outcome.err.find("0_6.wav"), std::string::npos) << outcome.err;
+  }
 }
 
 TEST_F(TrainCli, ALanguageModelOnTokensOfAnArray) {

@@ -45,7 +45,8 @@ constexpr Key kKeys[] = {
     KEY(data, limit, "so many samples at most, of the training and of the test data; 0: all"),
     KEY(data, mels, "sound as pictures of so many frequencies (log mel); 0: as it is"),
     KEY(data, on_bad,
-        "a file that cannot be read: stop, or skip, which takes the next sample in its place and counts it",
+        "a file that cannot be read: stop, or skip (images, audio), which counts it; in training the next "
+        "picture stands in its place, a score leaves it out",
         kMayChange),
 
     KEY(model, name, "a model of the zoo; `systole summary` lists them with their options"),

@@ -855,6 +855,20 @@ TEST_F(TrainCli, ADamagedSoundStopsOrIsSkippedAndCounted) {
   }
 }
 
+TEST_F(TrainCli, PredictWritesOutTheEscapesInNamesOfPlaces) {
+  const auto scores = [](const Tensor& x) { return stack({x, 1 - x}, -1); };
+  save(folder_ / "places.safetensors", nn::Linear(1, 1), scores, {{DType::f32, {1, 4}}},
+       {.classes = {"\x1b[31mred", "blue"}, .metadata = {{"places", "true"}}});
+  io::save_npy(folder_ / "x.npy", Literal::of<float>({4}, {1, 0, 0, 1}));
+  EXPECT_EQ(run("predict places.safetensors x.npy").out, "x.npy  \\x1b[31mred blue blue \\x1b[31mred\n");
+  io::save_npy(folder_ / "none.npy", Literal({DType::f32, {0, 4}}));
+  expect_failure(run("predict places.safetensors none.npy"), "there are no samples in it");
+  save(folder_ / "nothing.safetensors", nn::Linear(1, 1),
+       [&](const Tensor& x) { return scores(x)[{all, all, slice(0, 0)}]; }, {{DType::f32, {1, 4}}},
+       {.metadata = {{"places", "true"}}});
+  expect_failure(run("predict nothing.safetensors x.npy"), "the model gives no numbers");
+}
+
 TEST_F(TrainCli, ALanguageModelOnTokensOfAnArray) {
   // The next token is the one after it, round 11.
   std::vector<std::int64_t> x, y;

@@ -63,7 +63,7 @@ std::string places_text(std::span<const float> values, std::size_t classes,
     if (i == kShown) return text + fmt::format(" … of {}; --out keeps all", values.size() / classes);
     const std::span<const float> row = values.subspan(i * classes, classes);
     const auto best = static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
-    text += (i == 0 ? "" : " ") + (best < names.size() ? names[best] : std::to_string(best));
+    text += (i == 0 ? "" : " ") + (best < names.size() ? printable(names[best]) : std::to_string(best));
   }
   return text;
 }
@@ -91,12 +91,18 @@ int run(const Options& options) {
   Shape shape;
   for (const std::string& file : options.inputs) {
     const InputRows rows = read_rows(file, model, settings, options.invert);
+    if (rows.names.empty())
+      throw Error(ErrorKind::kShape, file, "there are no samples in it", "one or more",
+                  rows.rows.type().to_string());
     const auto [result, non_finite] = predict_rows(model, rows.rows, "");
     if (!non_finite.empty()) log(LogLevel::warn, fmt::format("{}: {}", file, non_finite));
     const std::span<const float> values = result.values<float>();
     shape = result.shape();
     count += result.dims()[0];
     const auto classes = static_cast<std::size_t>(shape[static_cast<std::size_t>(shape.rank()) - 1].value());
+    if (values.empty())
+      throw Error(ErrorKind::kShape, options.model, "the model gives no numbers",
+                  "one or more for each sample", result.type().to_string());
     const std::size_t size = values.size() / rows.names.size();
     all.insert(all.end(), values.begin(), values.end());
     if (!options.out.empty()) continue;

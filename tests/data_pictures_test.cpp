@@ -178,6 +178,10 @@ TEST_F(DamagedPictures, AreReplacedByTheNextAndCounted) {
   ASSERT_EQ(warnings.size(), 1u) << "each file is named once";
   EXPECT_NE(warnings[0].find("2.png"), std::string::npos) << warnings[0];
   EXPECT_EQ(skipping.labels(), set.labels());
+  // Sample 1 is a/2.png: a score is measured on the others.
+  EXPECT_EQ(good_samples(skipping).labels(), (std::vector<std::int64_t>{0, 0, 1, 1, 1}));
+  EXPECT_EQ(good_samples(set).size(), 6) << "nothing is skipped";
+  EXPECT_EQ(good_samples(without_bad(set)).size(), 6) << "nothing was read";
 }
 
 TEST_F(DamagedPictures, ThatAreAllThereIsAreAnError) {

@@ -58,13 +58,13 @@ int main(int argc, char** argv) try {
   nn::Sequential policy{nn::Linear(4, 32), nn::Tanh(), nn::Linear(32, 2)};
   optim::Adam adam(policy, {.lr = 0.01});
   auto choose = compile([&](const Tensor& states) {  // [carts, 4] to actions [carts]
-    return random::categorical(random::next_key(), policy(states));
+    return distributions::Categorical::of_logits(policy(states)).sample(random::next_key());
   });
   auto learn = compile([&](const Tensor& states, const Tensor& actions, const Tensor& weights) {
     auto [loss, grads] = value_and_grad(
         [&] {
-          const Tensor log_p = take_along_axis(log_softmax(policy(states), -1), unsqueeze(actions, 1), 1);
-          return -sum(squeeze(log_p, 1) * weights) / static_cast<double>(carts);
+          const auto pushes = distributions::Categorical::of_logits(policy(states));
+          return -sum(pushes.log_prob(actions) * weights) / static_cast<double>(carts);
         },
         parameters(policy));
     adam.update(grads);

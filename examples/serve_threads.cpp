@@ -15,8 +15,8 @@
 #include <filesystem>
 #include <future>
 #include <iostream>
-#include <iterator>
 #include <mutex>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -33,8 +33,7 @@ struct Request {
   std::promise<std::vector<float>> answer;
 };
 
-class Queue {
- public:
+struct Queue {
   void add(Request request) {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(request));
@@ -44,9 +43,9 @@ class Queue {
   std::vector<Request> take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return closed_ || !waiting_.empty(); });
-    const auto end = waiting_.begin() + std::min<std::ptrdiff_t>(kMost, std::ssize(waiting_));
-    std::vector<Request> taken(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
-    waiting_.erase(waiting_.begin(), end);
+    std::vector<Request> taken;
+    for (; !waiting_.empty() && std::ssize(taken) < kMost; waiting_.pop_front())
+      taken.push_back(std::move(waiting_.front()));
     return taken;
   }
   void close() {
@@ -64,10 +63,9 @@ class Queue {
 
 void work(const SavedModel& model, Queue& queue) {
   for (std::vector<Request> batch = queue.take(); !batch.empty(); batch = queue.take()) try {
-      Literal x({DType::f32, {std::ssize(batch), 16}});
-      float* row = x.mutable_values<float>().data();
-      for (const Request& request : batch) row = std::copy(request.sample.begin(), request.sample.end(), row);
-      const std::vector<float> y = model(Tensor(x)).to_vector<float>();  // [batch, 4]
+      std::vector<float> x;
+      for (const Request& request : batch) x.insert(x.end(), request.sample.begin(), request.sample.end());
+      const std::vector<float> y = model(tensor(x).reshape({-1, 16})).to_vector<float>();  // [batch, 4]
       for (std::size_t i = 0; i < batch.size(); ++i)
         batch[i].answer.set_value({y.begin() + 4 * i, y.begin() + 4 * (i + 1)});
     } catch (...) {  // the clients of this batch get the error, the worker goes on
@@ -81,35 +79,37 @@ int main(int argc, char** argv) try {
   const Options options(argc, argv,
                         {{"requests", "2000"}, {"clients", "8"}, {"workers", "2"}, {"device", "cpu"}});
   const DeviceScope device(options["device"]);
-  random::seed(1);
-  const auto file = std::filesystem::temp_directory_path() / "systole_serve_threads.safetensors";
+  const std::string name = "serve_threads_" + std::to_string(std::random_device{}()) + ".safetensors";
+  const auto file = std::filesystem::temp_directory_path() / name;
   save(file, nn::Sequential{nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 4)}, {{DType::f32, {1, 16}}});
   const SavedModel model = load(file);  // threads may call it at the same time
   std::filesystem::remove(file);
   for (std::int64_t n = 1; n <= kMost; ++n) model(zeros({n, 16})).eval();
   Queue queue;
-  std::vector<std::thread> workers, clients;
-  for (auto n = options.integer("workers"); n > 0; --n) workers.emplace_back([&] { work(model, queue); });
-  std::vector<double> seconds(static_cast<std::size_t>(options.integer("requests")));
+  const auto count = [&](const char* name) { return static_cast<std::size_t>(options.integer(name)); };
+  std::vector<double> seconds(count("requests"));
+  std::vector<std::jthread> workers(count("workers")), clients(count("clients"));
+  for (std::jthread& worker : workers) worker = std::jthread([&] { work(model, queue); });
   std::atomic<std::size_t> next = 0, wrong = 0;
   const Clock::time_point begin = Clock::now();
   const auto ask = [&] {  // a client: one request after the other
-    for (std::size_t i = next++; i < seconds.size(); i = next++) {
-      const Clock::time_point asked = Clock::now();
-      Request request{std::vector<float>(16, static_cast<float>(i % 100) / 50), {}};
-      const Tensor alone(Literal::of<float>({1, 16}, request.sample));
-      std::future<std::vector<float>> answer = request.answer.get_future();
-      queue.add(std::move(request));
-      const std::vector<float> got = answer.get();
-      seconds[i] = std::chrono::duration<double>(Clock::now() - asked).count();
-      wrong += !allclose(tensor(got), model(alone)[0], 1e-4);
-    }
+    for (std::size_t i = next++; i < seconds.size(); i = next++) try {
+        const Clock::time_point asked = Clock::now();
+        const float value = static_cast<float>(i % 100) / 50;
+        Request request{std::vector<float>(16, value), {}};
+        std::future<std::vector<float>> answer = request.answer.get_future();
+        queue.add(std::move(request));
+        const std::vector<float> got = answer.get();
+        seconds[i] = std::chrono::duration<double>(Clock::now() - asked).count();
+        wrong += !allclose(tensor(got), model(full({1, 16}, value))[0], 1e-4);
+      } catch (const std::exception&) {
+        ++wrong;
+      }
   };
-  for (std::int64_t i = 0; i < options.integer("clients"); ++i) clients.emplace_back(ask);
-  for (std::thread& client : clients) client.join();
+  for (std::jthread& client : clients) client = std::jthread(ask);
+  clients.clear();  // waits for them
   const double took = std::chrono::duration<double>(Clock::now() - begin).count();
   queue.close();
-  for (std::thread& worker : workers) worker.join();
   std::sort(seconds.begin(), seconds.end());
   std::printf("%zu answers, %zu wrong; %.0f a second, p50 %.3f ms, p99 %.3f ms\n", seconds.size(),
               wrong.load(), static_cast<double>(seconds.size()) / took, 1e3 * seconds[seconds.size() / 2],

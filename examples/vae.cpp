@@ -33,11 +33,9 @@ struct Vae {
   // The bound of each picture, [n].
   Tensor bound(const Tensor& x, const Tensor& key) const {
     const auto parts = split(moments(relu(hidden(x))), 2, -1);
-    const Tensor mean = parts[0], log_variance = parts[1];  // [n, code]
-    const Tensor z = mean + exp(log_variance / 2) * random::normal(key, mean.shape());
-    const Tensor missing = bce_with_logits(decode(z), x, {.reduction = Reduction::none});
-    const Tensor divergence = (exp(log_variance) + square(mean) - 1 - log_variance) / 2;
-    return sum(missing, -1) + sum(divergence, -1);
+    const distributions::Normal codes(parts[0], exp(parts[1] / 2)), usual(0.0, 1.0);  // [n, code]
+    const Tensor missing = bce_with_logits(decode(codes.rsample(key)), x, {.reduction = Reduction::none});
+    return sum(missing, -1) + sum(kl(codes, usual), -1);
   }
 };
 

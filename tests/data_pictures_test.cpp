@@ -84,11 +84,16 @@ TEST_F(MaskPictures, OfPrintingColoursAreSeenAsPillowShowsThem) { expect("cmyk.j
 
 TEST_F(MaskPictures, BytesTooManyAreNoDamageAndDamageIs) {
   expect("extra_end.jpg", "extra_end", {});
-  expect("extra_head.jpg", "extra_head", {});
+  for (const char* name : {"extra_head", "extra_exif", "extra_tables", "extra_scan", "restarts", "few_restart"})
+    expect(std::string(name) + ".jpg", name, {});
   std::ifstream in(kMasks / "extra_head.jpg", std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
   const auto bytes = std::as_bytes(std::span(text));
   error_of(ErrorKind::kParse, [&] { io::parse_picture(bytes.first(bytes.size() - 200), "short.jpg"); });
+  // The decoder goes on at a restart marker, whatever was lost before it; a few bytes it counts at the end.
+  EXPECT_NE(error_of(ErrorKind::kParse, [&] { io::load_picture(kMasks / "extra_restart.jpg"); })
+                .find("extraneous bytes"),
+            std::string::npos);
 }
 
 TEST_F(MaskPictures, OfAFolderKeepTheirNumbersBySetting) {
@@ -173,6 +178,10 @@ TEST_F(DamagedPictures, AreReplacedByTheNextAndCounted) {
   ASSERT_EQ(warnings.size(), 1u) << "each file is named once";
   EXPECT_NE(warnings[0].find("2.png"), std::string::npos) << warnings[0];
   EXPECT_EQ(skipping.labels(), set.labels());
+  // Sample 1 is a/2.png: a score is measured on the others.
+  EXPECT_EQ(good_samples(skipping).labels(), (std::vector<std::int64_t>{0, 0, 1, 1, 1}));
+  EXPECT_EQ(good_samples(set).size(), 6) << "nothing is skipped";
+  EXPECT_EQ(good_samples(without_bad(set)).size(), 6) << "nothing was read";
 }
 
 TEST_F(DamagedPictures, ThatAreAllThereIsAreAnError) {

@@ -589,6 +589,52 @@ TEST_F(Sets, SoundKeepsItsSamples) {
   EXPECT_EQ(audio(folder_, {.samples = 3}).source[0][0].values<float>()[2], 0);
 }
 
+TEST_F(Sets, DamagedSoundsStopOrAreSkippedAndCounted) {
+  const io::Sound sound{Literal::of<float>({2}, {0.5f, -0.5f}), 8000};
+  io::save_wav(folder_ / "1_a.wav", sound);
+  io::save_wav(folder_ / "2_a.WAV", sound);
+  for (const char* name : {"1_b.wav", "3_a.wav"}) write(folder_ / name, "no sound");
+  EXPECT_NE(error_of(ErrorKind::kParse, [&] { audio(folder_); }).find("1_b.wav"), std::string::npos);
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view message) { warnings.emplace_back(message); }, LogLevel::warn);
+  const auto bad = std::make_shared<BadSamples>();
+  const AudioSet set = audio(folder_, {.samples = 2, .skipped = bad});
+  EXPECT_EQ(set.files, (std::vector<std::string>{"1_a.wav", "2_a.WAV"}));
+  EXPECT_EQ(set.source.labels(), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(set.source.info().fields[1].classes, (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(bad->count(), 2);
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_NE(warnings[0].find("1_b.wav"), std::string::npos) << warnings[0];
+  for (const char* name : {"1_a.wav", "2_a.WAV"}) fs::remove(folder_ / name);
+  EXPECT_NE(error_of(ErrorKind::kParse, [&] { audio(folder_, {.skipped = bad}); }).find("1_b.wav"),
+            std::string::npos)
+      << "all that there is";
+  set_log_sink({});
+}
+
+TEST_F(Sets, WhatIsBesideSoundsAndPartsIsCountedInOneLine) {
+  for (const char* name : {"2_b.mp3", "deep/3_c.MP3", "4_d.flac", "README", ".hidden"})
+    write(folder_ / "sounds" / name, "x");
+  io::save_wav(folder_ / "sounds" / "1_a.wav", {Literal::of<float>({1}, {0.5f}), 8000});
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view message) { warnings.emplace_back(message); }, LogLevel::warn);
+  EXPECT_EQ(audio(folder_ / "sounds").source.size(), 1);
+  EXPECT_EQ(warnings, (std::vector<std::string>{(folder_ / "sounds").string() +
+                                                ": passed over 4: 2 .mp3, 1 .flac, 1 without an ending"}));
+  warnings.clear();
+  // Of a folder with train/ and test/, the rest is not read.
+  const fs::path parts = folder_ / "parts";
+  for (const char* name : {"train/a/1.png", "test/a/1.png", "val/a/1.png", "more/a/1.png", "b.png"}) {
+    fs::create_directories((parts / name).parent_path());
+    fs::copy_file(kSets + "grey.png", parts / name);
+  }
+  const TrainTest both = open("images:" + parts.string());
+  set_log_sink({});
+  EXPECT_EQ(both.train.size() + both.test.size(), 2);
+  EXPECT_EQ(warnings, (std::vector<std::string>{parts.string() +
+                                                ": passed over 3: 1 .png, 1 folder more, 1 folder val"}));
+}
+
 // 24 and 8 bits, and floats, by hand.
 std::string wav(int kind, int channels, int bits, const std::string& data) {
   const auto little = [](std::uint32_t value, int width) {

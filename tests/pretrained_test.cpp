@@ -88,7 +88,7 @@ TEST(Pretrained, BertWithTheOldNamesOfTheNorms) {
   const State values = weights("bert_old_names");
   ASSERT_TRUE(values.contains("bert.embeddings.LayerNorm.gamma"));
   const models::BertMaskedLanguageModel model(options);
-  EXPECT_LT(error_of_model(model, "bert_old_names", models::bert_state_dict(values)), 1e-10);
+  EXPECT_LT(error_of_model(model, "bert_old_names", models::bert_state_dict(values, options)), 1e-10);
   // load_state_dict() knows them by itself.
   EXPECT_LT(error_of_model(model, "bert_old_names", values), 1e-10);
 }
@@ -97,7 +97,7 @@ TEST(Pretrained, RobertasPositionsBeginAfterItsPaddingWord) {
   const models::BertOptions options = io::bert_options(kFolders / "roberta");
   EXPECT_EQ(options.padding, 1);
   EXPECT_EQ(options.segments, 1);
-  const State values = models::bert_state_dict(weights("roberta"), false);
+  const State values = models::bert_state_dict(weights("roberta"), options, false);
   EXPECT_LT(error_of_model(models::Bert(options, false), "roberta", values), 1e-10);
   models::BertOptions from_0 = options;
   from_0.padding = -1;
@@ -109,21 +109,38 @@ TEST(Pretrained, RobertasPositionsBeginAfterItsPaddingWord) {
 
 TEST(Pretrained, RobertasHeadsAreBerts) {
   // With padding words in it: they have a position of their own.
-  EXPECT_LT(error_of_model(models::BertMaskedLanguageModel(io::bert_options(kFolders / "roberta_mask")),
-                           "roberta_mask", models::bert_state_dict(weights("roberta_mask"))),
+  const models::BertOptions masked = io::bert_options(kFolders / "roberta_mask");
+  EXPECT_LT(error_of_model(models::BertMaskedLanguageModel(masked), "roberta_mask",
+                           models::bert_state_dict(weights("roberta_mask"), masked)),
             1e-10);
   const models::BertOptions options = io::bert_options(kFolders / "roberta_classify");
   EXPECT_EQ(options.classes, 3);
   EXPECT_LT(error_of_model(models::BertClassifier(options), "roberta_classify",
-                           models::bert_state_dict(weights("roberta_classify"))),
+                           models::bert_state_dict(weights("roberta_classify"), options)),
             1e-10);
+}
+
+TEST(Pretrained, RobertasNamesAreRefusedByABertWhosePositionsCountFrom0) {
+  for (const char* folder : {"roberta_mask", "roberta_classify"}) {
+    models::BertOptions options = io::bert_options(kFolders / folder);
+    options.padding = -1;
+    const State values = weights(folder);
+    EXPECT_NE(error_of(ErrorKind::kUnsupported, [&] { models::bert_state_dict(values, options); })
+                  .find("positions begin after its padding word"),
+              std::string::npos);
+    error_of(ErrorKind::kUnsupported, [&] { models::bert_state_dict(values); });
+    // Its heads alone say it too.
+    State heads = values;
+    std::erase_if(heads, [](const auto& entry) { return entry.first.starts_with("roberta."); });
+    error_of(ErrorKind::kUnsupported, [&] { models::bert_state_dict(heads, options); });
+  }
 }
 
 TEST(LoadStateDict, SaysWhatWasTakenMissingAndLeftOver) {
   const models::BertOptions options = io::bert_options(kFolders / "bert_old_names");
   models::BertClassifier model(options);
   const nn::LoadedState loaded =
-      load_state_dict(model, models::bert_state_dict(weights("bert_old_names")), false);
+      load_state_dict(model, models::bert_state_dict(weights("bert_old_names"), options), false);
   EXPECT_EQ(loaded.taken.size() + loaded.missing.size(), state_dict(model).size());
   EXPECT_EQ(loaded.missing, (std::vector<std::string>{"bert.pooler.dense.weight", "bert.pooler.dense.bias",
                                                       "classifier.weight", "classifier.bias"}));

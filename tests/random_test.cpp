@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <set>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -103,6 +105,21 @@ TEST(RandomNumbers, TheSameKeyGivesTheSameNumbersAndAnotherKeyOthers) {
   };
   EXPECT_EQ(numbers(1), numbers(1));
   EXPECT_NE(numbers(1), numbers(2));
+}
+
+TEST(RandomNumbers, TakeTheSizesAsAVectorArrayOrSpan) {
+  const std::vector<std::int64_t> sizes{2, 3};
+  const std::array<int, 2> others{2, 3};
+  const Shape shape{2, 3};
+  const auto same = [](const Tensor& a, const Tensor& b) { EXPECT_TRUE(a.literal().same_bits(b.literal())); };
+  same(random::bits(kKey, sizes), random::bits(kKey, shape));
+  same(random::uniform(kKey, sizes, -1, 1), random::uniform(kKey, shape, -1, 1));
+  same(random::normal(kKey, others), random::normal(kKey, shape));
+  same(random::normal(kKey, std::span(sizes), 1, 2), random::normal(kKey, {2, 3}, 1, 2));
+  same(random::truncated_normal(kKey, sizes), random::truncated_normal(kKey, shape));
+  same(random::gumbel(kKey, sizes), random::gumbel(kKey, shape));
+  same(random::randint(kKey, sizes, 0, 9), random::randint(kKey, shape, 0, 9));
+  same(random::bernoulli(kKey, 0.5, sizes), random::bernoulli(kKey, 0.5, shape));
 }
 
 TEST(RandomUniform, HasTheStatedNumbersAndDistribution) {

@@ -143,6 +143,38 @@ TEST_F(SavedSizesTest, ModelsOfSequencesTakeAnyBatchAndLength) {
   }
   const LstmLanguageModel language{{.vocabulary = 30, .embedding = 4, .hidden = 5}};
   check([&](const Tensor& x) { return language.forward(x); }, language);
+  const Bert plain(options);
+  check([&](const Tensor& x) { return plain.forward(x); }, plain);
+  BertOptions counting = options;  // RoBERTa's positions, which count the words that are not the padding
+  counting.padding = 1;
+  counting.length = 20;
+  const Bert roberta(counting, false);
+  check([&](const Tensor& x) { return roberta.forward(x); }, roberta);
+  const BertMaskedLanguageModel masked_roberta(counting);
+  check([&](const Tensor& x) { return masked_roberta.forward(x); }, masked_roberta);
+  for (const char* task : {"classify", "next"}) {
+    nn::AnyModule lstm = nn::zoo::make(
+        "lstm",
+        {.input = {18}, .classes = 30, .options = {{"task", task}, {"vocabulary", 30}, {"hidden", 5}}});
+    nn::eval(lstm);
+    check([&](const Tensor& x) { return lstm(x); }, lstm);
+  }
+}
+
+TEST_F(SavedSizesTest, RecurrentLayersTakeAnyBatchAndLength) {
+  const Dim b = Dim::symbol("B"), t = Dim::symbol("T");
+  const auto check = [&](const auto& layer, bool batch_first) {
+    const auto fn = [&](const Tensor& x) { return layer(x).y; };
+    save(file(), layer, fn, {{DType::f32, batch_first ? Shape{b, t, 3} : Shape{t, b, 3}}});
+    expect_same(load(file()), fn, {waves({1, 1, 3}), waves({4, 7, 3}), waves({2, 30, 3})});
+  };
+  for (const bool both : {false, true}) {
+    check(nn::LSTM(3, 5, {.batch_first = true, .bidirectional = both}), true);
+    check(nn::GRU(3, 5, {.layers = 2, .batch_first = true, .bidirectional = both}), true);
+    check(nn::GRU(3, 5, {.bidirectional = both}), false);
+    check(nn::RNN(3, 5, {.layers = 2, .bidirectional = both}), false);
+    check(nn::RNN(3, 5, {.batch_first = true, .nonlinearity = RnnForm::relu}), true);
+  }
 }
 
 // Tensors that the function makes anew in each call.

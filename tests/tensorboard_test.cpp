@@ -218,7 +218,10 @@ TEST_F(EventsTest, WritesEverything) {
     for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i);
     try {
       board.images("pictures", Literal::of<std::uint8_t>({2, 4, 6, 3}, pixels), 1);
-      board.image("grey", Literal::of<std::uint8_t>({12, 12}, std::span<const std::uint8_t>(pixels)), 1);
+      const Literal grey = Literal::of<std::uint8_t>({12, 12}, std::span<const std::uint8_t>(pixels));
+      board.image("grey", grey, 1);
+      board.image("grey", grey.reshaped({12, 12, 1}), 2);
+      board.images("grey", grey.reshaped({3, 4, 12, 1}), 3);
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::kUnsupported) << e.what();
     }
@@ -232,6 +235,7 @@ TEST_F(EventsTest, WritesEverything) {
                   {{"test/accuracy", 0.96875}});
     error_of(ErrorKind::kInvalidArgument, [&] { board.scalar("", 1, 1); });
     error_of(ErrorKind::kShape, [&] { board.image("x", Literal({DType::f32, {2, 2}}), 1); });
+    error_of(ErrorKind::kShape, [&] { board.image("x", Literal({DType::u8, {2, 2, 2}}), 1); });
     board.flush();
     EXPECT_EQ(training::read_scalars(board.file()).size(), 3u);
   }

@@ -157,6 +157,30 @@ TEST_F(TokenizerFiles, FilesOfAnotherPatternAreRefused) {
           "ignore_merges");
   accepted("tokenizer_config.json", R"({"add_prefix_space": false, "tokenizer_class": "GPT2Tokenizer"})");
   refused("tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})", "Qwen2Tokenizer");
+  // The names of classes that say nothing leave it to config.json.
+  for (const char* text :
+       {R"({"tokenizer_class": "PreTrainedTokenizerFast"})", R"({"model_max_length": 1024})"}) {
+    accepted("tokenizer_config.json", text);
+    write("tokenizer_config.json", text);
+    refused("config.json", R"({"model_type": "llama"})", "llama");
+    accepted("config.json", R"({"model_type": "gpt2"})");
+    std::filesystem::remove(folder_ / "tokenizer_config.json");
+  }
+  // CodeGen's and phi's runs of blanks are words of their own; GPT-2's end of text and GPT-J's spare words
+  // are not found in ordinary text.
+  const std::string cut = R"("pre_tokenizer": {"type": "ByteLevel"}, )" + bpe + "}";
+  accepted("tokenizer.json", R"({"added_tokens": [{"id": 50256, "content": "<|endoftext|>", "special": true},
+      {"id": 50257, "content": "<|extratoken_1|>", "special": false}], )" +
+                                 cut);
+  refused("tokenizer.json", R"({"added_tokens": [{"id": 50257, "content": "   ", "special": false}], )" + cut,
+          "added words");
+  refused("tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {"50257":
+      {"content": "\t\t", "special": false}}})",
+          "added words");
+  refused("added_tokens.json", R"({"<|endoftext|>": 50256, "  ": 50257})", "added words");
+  refused("tokenizer_config.json", R"({"tokenizer_class": "CodeGenTokenizer"})", "CodeGenTokenizer");
+  for (const char* family : {"codegen", "phi", "gpt_neox"})
+    refused("config.json", R"({"model_type": ")" + std::string(family) + R"("})", family);
   accepted("config.json", R"({"model_type": "gpt2"})");
   refused("config.json", R"({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"})", "qwen2");
   write("tokenizer.json", "{\"pre_tokenizer\": 3}");

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -26,6 +27,7 @@
 #include "command_check.h"
 #include "systole/data.h"
 #include "systole/io.h"
+#include "systole/nn.h"
 #include "systole/tensor.h"
 #include "systole/train/checkpoint.h"
 #include "systole/train/history.h"
@@ -672,6 +674,20 @@ class PublishedWeights : public TrainCli {
                " --set train.epochs=0 --set train.verbose=0 --set train.plots=false --out run --fresh " +
                more);
   }
+  // Texts of six words with one of two classes each.
+  Outcome classify(const std::string& weights, const std::string& more = "") {
+    std::vector<std::int32_t> words, labels;
+    for (int i = 0; i < 40; ++i) {
+      for (int k = 0; k < 6; ++k) words.push_back(2 + (i * 5 + k) % 38);
+      labels.push_back(i % 2);
+    }
+    io::save_npz(folder_ / "texts.npz",
+                 std::vector<io::NamedArray>{{"x", Literal::of<std::int32_t>({40, 6}, words)},
+                                             {"y", Literal::of<std::int32_t>({40}, labels)}});
+    return run("train --model bert --data npz:texts.npz --set model.weights=pretrained/" + weights +
+               " --set train.epochs=1 --set train.verbose=0 --set train.plots=false --out run --fresh " +
+               more);
+  }
 };
 
 TEST_F(PublishedWeights, Gpt2WithoutAPrefixIsTakenWholeWithItsSettings) {
@@ -713,19 +729,51 @@ TEST_F(PublishedWeights, BlocksThatStayNewAreRefusedUnlessTold) {
   EXPECT_NE(fewer.out.find("left out: h.1."), std::string::npos) << fewer.out << fewer.err;
 }
 
+TEST_F(PublishedWeights, AnOutputLayerOfItsOwnIsNotLeftOutUnlessTold) {
+  fs::remove(folder_ / "pretrained/gpt2_untied/config.json");
+  const std::string sizes =
+      "--set model.vocabulary=40 --set model.width=16 --set model.heads=4 --set model.length=12 --set "
+      "model.layers=2 --set model.intermediate=24 --set model.activation=relu --set model.epsilon=0.05 ";
+  const Outcome tied = train("gpt2", "gpt2_untied", sizes);
+  expect_failure(tied, "lm_head.weight is not the word embedding");
+  EXPECT_NE(tied.err.find("--set model.tied=false"), std::string::npos) << tied.err;
+  const Outcome own = train("gpt2", "gpt2_untied", sizes + "--set model.tied=false");
+  ASSERT_EQ(own.code, 0) << own.err;
+  EXPECT_NE(own.out.find("29 of 29 arrays"), std::string::npos) << own.out;
+  const Outcome without = train("gpt2", "gpt2_untied", sizes + "--partial-weights");
+  ASSERT_EQ(without.code, 0) << without.err;
+  EXPECT_NE(without.out.find("left out: lm_head.weight"), std::string::npos) << without.out;
+  // BERT's is always tied.
+  const fs::path bert = folder_ / "pretrained/bert_old_names/model.safetensors";
+  std::map<std::string, Tensor> values = io::load_safetensors(bert);
+  values.emplace("cls.predictions.decoder.weight", zeros({40, 16}));
+  io::save_safetensors(bert, values);
+  expect_failure(train("bert", "bert_old_names"), "cls.predictions.decoder.weight is not the word embedding");
+  EXPECT_EQ(train("bert", "bert_old_names", "--partial-weights").code, 0);
+}
+
 TEST_F(PublishedWeights, AHeadOfOtherClassesIsNew) {
-  std::vector<std::int32_t> words, labels;
-  for (int i = 0; i < 40; ++i) {
-    for (int k = 0; k < 6; ++k) words.push_back(2 + (i * 5 + k) % 38);
-    labels.push_back(i % 2);
-  }
-  io::save_npz(folder_ / "texts.npz",
-               std::vector<io::NamedArray>{{"x", Literal::of<std::int32_t>({40, 6}, words)},
-                                           {"y", Literal::of<std::int32_t>({40}, labels)}});
-  const Outcome outcome =
-      run("train --model bert --data npz:texts.npz --set model.weights=pretrained/roberta_classify --set "
-          "train.epochs=1 "
-          "--set train.verbose=0 --set train.plots=false --out run");
+  const Outcome outcome = classify("roberta_classify");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("new: classifier.weight, classifier.bias"), std::string::npos) << outcome.out;
+}
+
+TEST_F(PublishedWeights, AClassifierBeginsWithAMaskedModelsWeightsAndAPoolerOfItsOwn) {
+  const Outcome outcome = classify("roberta_mask");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find(
+                "new: bert.pooler.dense.weight, bert.pooler.dense.bias, classifier.weight, classifier.bias"),
+            std::string::npos)
+      << outcome.out;
+}
+
+TEST_F(PublishedWeights, ARobertaWithoutConfigJsonNeedsItsPadding) {
+  fs::remove(folder_ / "pretrained/roberta_classify/config.json");
+  const std::string sizes =
+      "--set model.vocabulary=40 --set model.width=16 --set model.heads=4 --set model.length=14 --set "
+      "model.layers=2 --set model.intermediate=32 --set model.segments=1 ";
+  expect_failure(classify("roberta_classify", sizes), "positions begin after its padding word");
+  const Outcome outcome = classify("roberta_classify", sizes + "--set model.padding=1");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("new: classifier.weight, classifier.bias"), std::string::npos) << outcome.out;
 }
@@ -749,6 +797,76 @@ TEST_F(TrainCli, ADamagedPictureStopsOrIsSkippedAndCounted) {
   ASSERT_EQ(skipped.code, 0) << skipped.err;
   EXPECT_NE(skipped.out.find("1 sample could not be read"), std::string::npos) << skipped.out;
   expect_failure(run(line + "--set data.on_bad=skp"), "did you mean skip?");
+  expect_failure(run("train --model mlp --data digits --set data.on_bad=skip --out other"),
+                 "the samples of digits are no files of their own");
+}
+
+// The neighbour that a training takes in the place of a damaged picture would count twice.
+TEST_F(TrainCli, AScoreLeavesOutWhatCannotBeRead) {
+  for (const char* set : {"pictures", "clean"})
+    for (const char* part : {"train", "test"})
+      for (int i = 0; i < 12; ++i) {
+        const fs::path folder = folder_ / set / part / (i % 2 == 0 ? "dark" : "light");
+        fs::create_directories(folder);
+        const std::vector<std::uint8_t> pixels(16, static_cast<std::uint8_t>(40 + 17 * i));
+        io::save_png(folder / (std::to_string(i) + ".png"), Literal::of<std::uint8_t>({4, 4}, pixels));
+      }
+  write("pictures/test/dark/4.png", "no picture");
+  fs::remove(folder_ / "clean/test/dark/4.png");
+  const Outcome trained =
+      run("train --data 'images:pictures?channels=1&size=4' --set 'model.layers=[flatten, dense 2]' --set "
+          "train.epochs=1 --set train.batch=4 --set train.verbose=0 --set train.plots=false --set "
+          "data.on_bad=skip --out run");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Outcome clean = run("evaluate run --report --data 'images:clean?channels=1&size=4'");
+  ASSERT_EQ(clean.code, 0) << clean.err;
+  EXPECT_EQ(clean.out.find("could not be read"), std::string::npos) << clean.out;
+  EXPECT_EQ(trained.last_line(), clean.last_line());
+  for (const char* data : {"", " --data 'images:pictures?channels=1&size=4'"}) {
+    const Outcome skipped = run(std::string("evaluate run --report") + data);
+    ASSERT_EQ(skipped.code, 0) << skipped.err;
+    EXPECT_NE(skipped.out.find("1 sample could not be read"), std::string::npos) << skipped.out;
+    EXPECT_EQ(skipped.last_line(), clean.last_line());
+    // The report counts the samples of each class.
+    EXPECT_EQ(skipped.out.substr(skipped.out.find("precision")),
+              clean.out.substr(clean.out.find("precision")));
+  }
+}
+
+TEST_F(TrainCli, ADamagedSoundStopsOrIsSkippedAndCounted) {
+  fs::create_directories(folder_ / "sounds");
+  for (int i = 0; i < 16; ++i)
+    io::save_wav(folder_ / "sounds" / (std::to_string(i % 2) + "_" + std::to_string(i) + ".wav"),
+                 {Literal::of<float>({32}, std::vector<float>(32, i % 2 == 0 ? 0.5f : -0.5f)), 8000});
+  write("sounds/0_6.wav", "no sound");
+  const std::string line =
+      "train --model mlp --data 'audio:sounds?samples=32' --set train.epochs=1 --set train.verbose=0 --set "
+      "train.plots=false --out run --fresh ";
+  const Outcome stopped = run(line);
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_NE(stopped.err.find("0_6.wav"), std::string::npos) << stopped.err;
+  const Outcome skipped = run(line + "--set data.on_bad=skip");
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_NE(skipped.out.find("sounds: 12 samples, x f32[32], y i32[] of 2 classes; validation 3"), std::string::npos) << skipped.out;
+  for (const Outcome& outcome : {skipped, run("evaluate run --data 'audio:sounds?samples=32'")}) {
+    EXPECT_NE(outcome.out.find("1 sample could not be read"), std::string::npos)
+        << outcome.out << outcome.err;
+    EXPECT_NE(outcome.err.find("0_6.wav"), std::string::npos) << outcome.err;
+  }
+}
+
+TEST_F(TrainCli, PredictWritesOutTheEscapesInNamesOfPlaces) {
+  const auto scores = [](const Tensor& x) { return stack({x, 1 - x}, -1); };
+  save(folder_ / "places.safetensors", nn::Linear(1, 1), scores, {{DType::f32, {1, 4}}},
+       {.classes = {"\x1b[31mred", "blue"}, .metadata = {{"places", "true"}}});
+  io::save_npy(folder_ / "x.npy", Literal::of<float>({4}, {1, 0, 0, 1}));
+  EXPECT_EQ(run("predict places.safetensors x.npy").out, "x.npy  \\x1b[31mred blue blue \\x1b[31mred\n");
+  io::save_npy(folder_ / "none.npy", Literal({DType::f32, {0, 4}}));
+  expect_failure(run("predict places.safetensors none.npy"), "there are no samples in it");
+  save(folder_ / "nothing.safetensors", nn::Linear(1, 1),
+       [&](const Tensor& x) { return scores(x)[{all, all, slice(0, 0)}]; }, {{DType::f32, {1, 4}}},
+       {.metadata = {{"places", "true"}}});
+  expect_failure(run("predict nothing.safetensors x.npy"), "the model gives no numbers");
 }
 
 TEST_F(TrainCli, ALanguageModelOnTokensOfAnArray) {
@@ -789,6 +907,12 @@ TEST_F(TrainCli, ALanguageModelOnTokensOfAnArray) {
                std::vector<io::NamedArray>{{"x", Literal::of<std::int64_t>({60, 8}, x)},
                                            {"y", Literal::of<std::int64_t>({60, 8}, y)}});
   expect_failure(run("train --model lstm --out small" + more), "sample 0: y");
+  // Bytes are pictures.
+  const std::vector<std::uint8_t> bytes(x.begin(), x.end());
+  io::save_npz(folder_ / "tokens.npz",
+               std::vector<io::NamedArray>{{"x", Literal::of<std::uint8_t>({60, 8}, bytes)},
+                                           {"y", Literal::of<std::int64_t>({60, 8}, x)}});
+  expect_failure(run("train --model lstm --out small" + more), "save tokens as i32");
 }
 
 TEST_F(TrainCli, SegmentationOfPicturesOfAnArray) {
@@ -820,6 +944,13 @@ TEST_F(TrainCli, SegmentationOfPicturesOfAnArray) {
   EXPECT_NE(said.out.find(" 0 1 0 "), std::string::npos) << said.out << said.err;
   EXPECT_NE(said.out.find("of 36"), std::string::npos) << said.out;
   expect_failure(run(line + "--set 'model.layers=[flatten, dense 2]' --out other"), "[6,6,2]");
+  // The mask stays where it is.
+  const std::string changed =
+      line + "--set 'model.layers=[conv 4 3x3 pad same relu, conv 2 1x1]' --set train.epochs=1 --out other ";
+  for (const char* word : {"flip", "upside-down", "crop 1", "rotate 5"})
+    expect_failure(run(changed + "--set 'data.augment=[\"" + word + "\"]'"),
+                   "it moves the picture and not the labels at each of its places");
+  EXPECT_EQ(run(changed + "--set 'data.augment=[\"cutout 2\", \"jitter 0.1\"]'").code, 0);
 }
 
 TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {

@@ -95,12 +95,18 @@ int run(const Options& options) {
   Shape shape;
   for (const std::string& file : options.inputs) {
     const InputRows rows = read_rows(file, model, settings, options.invert);
+    if (rows.names.empty())
+      throw Error(ErrorKind::kShape, file, "there are no samples in it", "one or more",
+                  rows.rows.type().to_string());
     const auto [result, non_finite] = predict_rows(model, rows.rows, "");
     if (!non_finite.empty()) log(LogLevel::warn, fmt::format("{}: {}", file, non_finite));
     const std::span<const float> values = result.values<float>();
     shape = result.shape();
     count += result.dims()[0];
     const auto classes = static_cast<std::size_t>(shape[static_cast<std::size_t>(shape.rank()) - 1].value());
+    if (values.empty())
+      throw Error(ErrorKind::kShape, options.model, "the model gives no numbers",
+                  "one or more for each sample", result.type().to_string());
     const std::size_t size = values.size() / rows.names.size();
     all.insert(all.end(), values.begin(), values.end());
     if (!options.out.empty()) continue;

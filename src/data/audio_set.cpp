@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <exception>
 
+#include "base/log.h"
 #include "base/naming_file.h"
+#include "data/passed_over.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
+#include "systole/data/bad_samples.h"
 #include "systole/data/sets.h"
 #include "systole/io/archive.h"
 #include "systole/io/wav.h"
@@ -19,22 +22,40 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_wav(std::string_view name) { return name.ends_with(".wav") || name.ends_with(".WAV"); }
+// The recordings of a place, in the order of their names.
+struct Members {
+  std::vector<io::Member> all;  // the bytes are those of an archive
+  bool in_folder = false;
 
-std::vector<io::Member> recordings(const fs::path& place) {
-  std::vector<io::Member> members;
+  io::Sound sound(std::size_t i, const fs::path& place, const std::string& where) const {
+    if (!in_folder) return io::parse_wav(all[i].bytes, where);
+    const fs::path file = place / all[i].name;
+    return naming_file(file, [&] { return io::parse_wav(io::read_unpacked(file), where); });
+  }
+};
+
+Members recordings(const fs::path& place) {
+  Members members;
+  PassedOver passed_over;
+  const auto wanted = [&](const fs::path& name) {
+    if (ending_of(name) == ".wav") return true;
+    if (!name.filename().string().starts_with('.')) passed_over.add(kind_of(name));
+    return false;
+  };
   std::error_code code;
   if (!fs::is_directory(place, code)) {
-    members = naming_file(place, [&] { return io::read_tar(place, is_wav); });
+    members.all = naming_file(
+        place, [&] { return io::read_tar(place, [&](std::string_view name) { return wanted(name); }); });
   } else {
+    members.in_folder = true;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(place))
-      if (entry.is_regular_file(code) && is_wav(entry.path().string()))
-        members.push_back({fs::relative(entry.path(), place).generic_string(),
-                           naming_file(entry.path(), [&] { return io::read_unpacked(entry.path()); })});
+      if (entry.is_regular_file(code) && wanted(entry.path()))
+        members.all.push_back({fs::relative(entry.path(), place).generic_string(), {}});
   }
-  std::sort(members.begin(), members.end(),
+  std::sort(members.all.begin(), members.all.end(),
             [](const io::Member& a, const io::Member& b) { return a.name < b.name; });
-  if (members.empty())
+  passed_over.warn(place);
+  if (members.all.empty())
     throw Error(ErrorKind::kNotFound, place.string(), "no recordings", "files that end in .wav");
   return members;
 }
@@ -92,17 +113,30 @@ AudioSet audio(const fs::path& place, const AudioOptions& options) {
   AudioSet set;
   std::vector<Literal> samples;
   std::vector<std::string> names;
-  for (const io::Member& member : recordings(place)) {
-    const std::string where = fmt::format("sample {}: {}: {}", samples.size(), place.string(), member.name);
-    const io::Sound sound = io::parse_wav(member.bytes, where);
+  const Members members = recordings(place);
+  std::exception_ptr first;  // of what was left out
+  for (std::size_t i = 0; i < members.all.size(); ++i) {
+    const std::string& member = members.all[i].name;
+    const std::string where = fmt::format("sample {}: {}: {}", i, place.string(), member);
+    io::Sound sound;
+    try {
+      sound = members.sound(i, place, where);
+    } catch (const Error& error) {
+      if (!options.skipped || !is_the_samples(error.kind())) throw;
+      if (!first) first = std::current_exception();
+      if (options.skipped->add(static_cast<std::int64_t>(i)))
+        log(LogLevel::warn, fmt::format("a recording cannot be read, and is left out: {}", error.what()));
+      continue;
+    }
     if (set.rate == 0) set.rate = sound.rate;
     if (sound.rate != set.rate)
       throw Error(ErrorKind::kParse, where, "recordings of two rates", fmt::format("{}", set.rate),
                   fmt::format("{}", sound.rate));
     samples.push_back(one_channel(sound.samples, options.samples));
-    set.files.push_back(member.name);
-    names.push_back(class_of(member.name, options.class_is_folder));
+    set.files.push_back(member);
+    names.push_back(class_of(member, options.class_is_folder));
   }
+  if (samples.empty()) std::rethrow_exception(first);
   const std::vector<std::string> classes = in_order(names);
   std::vector<std::int32_t> labels;
   for (const std::string& name : names)

@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
+#include "data/set_files.h"
 #include "systole/base/error.h"
 
 namespace systole::data {
@@ -14,12 +19,6 @@ namespace systole::data {
 namespace {
 
 constexpr std::int64_t kMostInARow = 100;  // a disk that is gone should not look like a long epoch
-
-// What a file can be guilty of; a lack of memory or a wrong call is not the sample's.
-bool is_the_samples(ErrorKind kind) {
-  return kind == ErrorKind::kParse || kind == ErrorKind::kLimit || kind == ErrorKind::kUnsupported ||
-         kind == ErrorKind::kIo || kind == ErrorKind::kNotFound;
-}
 
 class WithoutBad final : public Rows {
  public:
@@ -42,6 +41,10 @@ class WithoutBad final : public Rows {
       } catch (const Error& error) {
         if (!is_the_samples(error.kind())) throw;
         if (!first) first = std::current_exception();
+        {
+          const std::lock_guard lock(mutex_);
+          bad_.insert(at);
+        }
         if (found_->add(at))
           log(LogLevel::warn,
               fmt::format("sample {} cannot be read, and the next is taken: {}", at, error.what()));
@@ -50,12 +53,29 @@ class WithoutBad final : public Rows {
     std::rethrow_exception(first);
   }
 
+  // Those that no read has found bad; nothing when it found none.
+  std::optional<std::vector<std::int64_t>> good() const {
+    const std::lock_guard lock(mutex_);
+    if (bad_.empty() || size() == kEndless) return {};
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < size(); ++i)
+      if (!bad_.contains(i)) rows.push_back(i);
+    return rows;
+  }
+
  private:
   std::shared_ptr<const Rows> base_;
-  std::shared_ptr<BadSamples> found_;
+  std::shared_ptr<BadSamples> found_;  // of others too, where it is shared
+  mutable std::mutex mutex_;
+  mutable std::set<std::int64_t> bad_;
 };
 
 }  // namespace
+
+bool is_the_samples(ErrorKind kind) {
+  return kind == ErrorKind::kParse || kind == ErrorKind::kLimit || kind == ErrorKind::kUnsupported ||
+         kind == ErrorKind::kIo || kind == ErrorKind::kNotFound;
+}
 
 std::int64_t BadSamples::count() const {
   const std::lock_guard lock(mutex_);
@@ -71,6 +91,13 @@ Source without_bad(const Source& source, std::shared_ptr<BadSamples> found) {
   if (source.empty() || source.in_memory()) return source;
   if (!found) found = std::make_shared<BadSamples>();
   return Source(std::make_shared<const WithoutBad>(source.rows(), std::move(found)));
+}
+
+Source good_samples(const Source& source) {
+  const auto* skipping = dynamic_cast<const WithoutBad*>(source.rows().get());
+  if (skipping == nullptr) return source;
+  std::optional<std::vector<std::int64_t>> rows = skipping->good();
+  return rows ? source.select(*std::move(rows)) : source;
 }
 
 }  // namespace systole::data

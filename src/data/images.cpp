@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
-#include <map>
 #include <utility>
 
-#include "base/log.h"
 #include "base/naming_file.h"
+#include "data/passed_over.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
@@ -24,32 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_picture(const fs::path& file) {
-  std::string ending = file.extension().string();
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string ending = ending_of(file);
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
-}
-
-// What is passed over, by its kind.
-using PassedOver = std::map<std::string, std::int64_t>;
-
-std::string kind_of(const fs::path& file) {
-  std::string ending = file.extension().string();
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return ending.empty() ? "without an ending" : ending;
-}
-
-void warn_of(const PassedOver& passed_over, const fs::path& folder) {
-  if (passed_over.empty()) return;
-  std::vector<std::pair<std::string, std::int64_t>> kinds(passed_over.begin(), passed_over.end());
-  std::stable_sort(kinds.begin(), kinds.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::int64_t all = 0;
-  std::vector<std::string> parts;
-  for (const auto& [kind, count] : kinds) {
-    all += count;
-    parts.push_back(fmt::format("{} {}", count, kind));
-  }
-  log(LogLevel::warn, fmt::format("{}: passed over {}: {}", folder.string(), all, fmt::join(parts, ", ")));
 }
 
 // What the folder holds of this kind, by name. Hidden names are passed over; of files, what is no picture is
@@ -66,7 +40,7 @@ std::vector<std::string> names_in(const fs::path& folder, bool folders, PassedOv
     if (folders ? is_folder : picture)
       names.push_back(name);
     else if (!folders)
-      ++passed_over[is_folder ? "folder inside a class" : kind_of(at->path())];
+      passed_over.add(is_folder ? "folder inside a class" : kind_of(at->path()));
   }
   if (code)
     throw Error(code == std::errc::no_such_file_or_directory ? ErrorKind::kNotFound : ErrorKind::kIo,
@@ -152,10 +126,10 @@ Source images_like(const fs::path& folder, const ImageOptions& options, std::vec
     add(folder, -1);
   } else {
     PassedOver beside;  // without the classes themselves
-    const std::size_t pictures = names_in(folder, false, beside).size();
-    beside.erase("folder inside a class");
-    for (const auto& [kind, count] : beside) passed_over[kind] += count;
-    if (pictures > 0) passed_over["picture beside the classes"] += static_cast<std::int64_t>(pictures);
+    const std::vector<std::string> pictures = names_in(folder, false, beside);
+    beside.counts.erase("folder inside a class");
+    for (const auto& [kind, count] : beside.counts) passed_over.add(kind, count);
+    passed_over.add("picture beside the classes", std::ssize(pictures));
   }
   for (const std::string& name : found) {
     const auto at = std::find(classes.begin(), classes.end(), name);
@@ -164,7 +138,7 @@ Source images_like(const fs::path& folder, const ImageOptions& options, std::vec
                   fmt::format("{}", fmt::join(classes, ", ")), name);
     add(folder / name, static_cast<std::int32_t>(at - classes.begin()));
   }
-  warn_of(passed_over, folder);
+  passed_over.warn(folder);
   if (files.empty())
     throw Error(ErrorKind::kNotFound, folder.string(), "no pictures",
                 "FOLDER/CLASS/*.png, .jpg or .jpeg, or pictures in the folder itself");

@@ -13,6 +13,7 @@
 #include "base/nearest.h"
 #include "data/fetch.h"
 #include "data/open.h"
+#include "data/passed_over.h"
 #include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
@@ -87,6 +88,7 @@ class Options {
 
   // What a reader needs and finds beside the samples.
   const CsvFeatures* like = nullptr;
+  std::shared_ptr<BadSamples> skipped;
   CsvFeatures features;
   std::int32_t rate = 0;  // of the sound
 
@@ -122,9 +124,16 @@ TrainTest image_folders(const fs::path& folder, Options& options) {
   std::error_code code;
   if (!fs::is_directory(folder / "train", code)) return {images(folder, images_as), {}};
   TrainTest both{images(folder / "train", images_as), {}};
+  std::string test;
   for (const char* name : {"test", "val", "valid"})
-    if (both.test.empty() && fs::is_directory(folder / name, code))
-      both.test = images_like(folder / name, images_as, both.train.info().fields.back().classes);
+    if (test.empty() && fs::is_directory(folder / name, code))
+      both.test = images_like(folder / (test = name), images_as, both.train.info().fields.back().classes);
+  PassedOver beside;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (const std::string name = entry.path().filename().string();
+        !name.starts_with('.') && name != "train" && name != test)
+      beside.add(entry.is_directory(code) ? "folder " + name : kind_of(entry.path()));
+  beside.warn(folder);
   return both;
 }
 
@@ -240,6 +249,7 @@ const Kind kKinds[] = {
        AudioOptions as;
        as.samples = o.number("samples", 0);
        as.class_is_folder = o.flag("folders");
+       as.skipped = o.skipped;
        o.finish();
        const AudioSet set = audio(p, as);
        o.rate = set.rate;
@@ -288,7 +298,7 @@ Spec parts_of(std::string_view spec) {
 
 TrainTest open(std::string_view spec) { return open_all(spec).both; }
 
-Opened open_all(std::string_view spec, const CsvFeatures* like) {
+Opened open_all(std::string_view spec, const CsvFeatures* like, std::shared_ptr<BadSamples> skipped) {
   const auto [kind, place, rest] = parts_of(spec);
   std::vector<std::string_view> names;
   for (const Kind& known : kKinds) {
@@ -297,6 +307,7 @@ Opened open_all(std::string_view spec, const CsvFeatures* like) {
     if (known.needs_place == place.empty()) throw wrong_place(spec, known);
     Options options(rest, "data " + std::string(spec));
     options.like = like;
+    options.skipped = std::move(skipped);
     TrainTest both = naming_file(fs::path(place), [&] { return known.read(fs::path(place), options); });
     return {std::move(both), options.rate, std::move(options.features)};
   }

@@ -3,6 +3,7 @@
 // data::open with what it learns beside the samples.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,10 @@ struct Opened {
   std::int32_t rate = 0;      // of sound, samples in a second
   CsvFeatures features = {};  // of a table
 };
-// With `like`, the features of a training, a table has those.
-Opened open_all(std::string_view spec, const CsvFeatures* like = nullptr);
+// With `like`, the features of a training, a table has those. With `skipped`, sounds that cannot be read are
+// left out and counted there.
+Opened open_all(std::string_view spec, const CsvFeatures* like = nullptr,
+                std::shared_ptr<BadSamples> skipped = nullptr);
 
 // The columns of "csv:FILE?…", also of one that data::open refuses; none of another kind.
 std::vector<CsvColumn> columns_of(std::string_view spec);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "systole/base/error.h"
 #include "systole/base/literal.h"
 
 namespace systole::data {
@@ -43,6 +44,10 @@ Source images_like(const std::filesystem::path& folder, const ImageOptions& opti
 // Throws kParse where the text is not UTF-8, with the encoding that it seems to have and how to convert it;
 // `otherwise` is what else the reader takes.
 void require_utf8(std::string_view text, std::string_view file, std::string_view otherwise);
+
+// Whether an error of this kind is the fault of the sample's file, so that another sample may be read; a lack
+// of memory or a wrong call is not.
+bool is_the_samples(ErrorKind kind);
 
 // Names in the order of a person: by their numbers where they differ in those, else by their letters.
 std::vector<std::string> in_order(std::vector<std::string> names);

@@ -198,39 +198,14 @@ Literal colours_of(const Literal& inks) {
   return made;
 }
 
-// The file without bytes that belong to nothing between the segments of its header, which some cameras write;
-// empty where there are none.
-std::vector<std::byte> without_junk(std::span<const std::byte> file) {
-  const auto at = [&](std::size_t i) { return i < file.size() ? std::to_integer<unsigned>(file[i]) : 0u; };
-  std::vector<std::byte> clean;
-  std::size_t kept = 0;  // of the file, up to here
-  for (std::size_t i = 2; i + 4 <= file.size();) {
-    std::size_t marker = i;  // where the next one begins: FF and neither 0 nor FF
-    while (marker + 1 < file.size() && !(at(marker) == 0xff && at(marker + 1) != 0 && at(marker + 1) != 0xff))
-      ++marker;
-    const bool fill = std::all_of(file.begin() + static_cast<std::ptrdiff_t>(i),
-                                  file.begin() + static_cast<std::ptrdiff_t>(marker),
-                                  [](std::byte byte) { return byte == std::byte{0xff}; });
-    if (!fill) {
-      clean.insert(clean.end(), file.begin() + static_cast<std::ptrdiff_t>(kept),
-                   file.begin() + static_cast<std::ptrdiff_t>(i));
-      kept = marker;
-    }
-    const unsigned kind = at(marker + 1);
-    if (kind == 0xda || kind == 0xd9 || kind == 0x01 || (kind >= 0xd0 && kind <= 0xd7)) break;
-    i = marker + 2 + (at(marker + 2) << 8 | at(marker + 3));
-  }
-  if (kept > 0) clean.insert(clean.end(), file.begin() + static_cast<std::ptrdiff_t>(kept), file.end());
-  return clean;
-}
-
 bool has_end_mark(std::span<const std::byte> file) {
   while (!file.empty() && file.back() == std::byte{0}) file = file.first(file.size() - 1);
   return file.size() >= 2 && file[file.size() - 2] == std::byte{0xff} && file.back() == std::byte{0xd9};
 }
 
 // Of what a decoder warned of last: bytes too many, and before which marker. Before a restart marker they are
-// damage.
+// refused: the decoder goes on there whatever was lost before it, and bytes that it did not need are most
+// often the rest of damaged pixels.
 enum class Junk { none, at_end, between_scans };
 Junk junk_in(tjhandle decoder) {
   const std::string_view message = tjGetErrorStr2(decoder);
@@ -254,8 +229,6 @@ Literal parse_jpeg(std::span<const std::byte> bytes, std::string_view file, cons
     return Error(ErrorKind::kParse, std::string(file),
                  fmt::format("libturbojpeg: {}", tjGetErrorStr2(decoder)));
   };
-  const std::vector<std::byte> clean = without_junk(bytes);
-  if (!clean.empty()) bytes = clean;
   const unsigned char* const data = reinterpret_cast<const unsigned char*>(bytes.data());
   int width = 0, height = 0, sampling = 0, space = 0;
   if (tjDecompressHeader3(decoder, data, bytes.size(), &width, &height, &sampling, &space) != 0)
@@ -296,6 +269,33 @@ Literal parse_jpeg(std::span<const std::byte> bytes, std::string_view file, cons
 
 namespace {
 
+// A JPEG without bytes that belong to nothing between the segments of its header, which some cameras write;
+// empty where there are none.
+std::vector<std::byte> without_junk(std::span<const std::byte> file) {
+  const auto at = [&](std::size_t i) { return i < file.size() ? std::to_integer<unsigned>(file[i]) : 0u; };
+  std::vector<std::byte> clean;
+  if (at(0) != 0xff || at(1) != 0xd8) return clean;
+  std::size_t kept = 0;  // of the file, up to here
+  for (std::size_t i = 2; i + 4 <= file.size();) {
+    std::size_t marker = i;  // where the next one begins: FF and neither 0 nor FF
+    while (marker + 1 < file.size() && !(at(marker) == 0xff && at(marker + 1) != 0 && at(marker + 1) != 0xff))
+      ++marker;
+    const bool fill = std::all_of(file.begin() + static_cast<std::ptrdiff_t>(i),
+                                  file.begin() + static_cast<std::ptrdiff_t>(marker),
+                                  [](std::byte byte) { return byte == std::byte{0xff}; });
+    if (!fill) {
+      clean.insert(clean.end(), file.begin() + static_cast<std::ptrdiff_t>(kept),
+                   file.begin() + static_cast<std::ptrdiff_t>(i));
+      kept = marker;
+    }
+    const unsigned kind = at(marker + 1);
+    if (kind == 0xda || kind == 0xd9 || kind == 0x01 || (kind >= 0xd0 && kind <= 0xd7)) break;
+    i = marker + 2 + (at(marker + 2) << 8 | at(marker + 3));
+  }
+  if (kept > 0) clean.insert(clean.end(), file.begin() + static_cast<std::ptrdiff_t>(kept), file.end());
+  return clean;
+}
+
 Literal as_stored(std::span<const std::byte> bytes, std::string_view file, const PictureOptions& options) {
   if (options.channels != 0 && options.channels != 1 && options.channels != 3)
     throw Error(ErrorKind::kInvalidArgument, std::string(file), "wrong number of channels", "0, 1 or 3",
@@ -325,6 +325,8 @@ Literal as_stored(std::span<const std::byte> bytes, std::string_view file, const
 
 Literal parse_picture(std::span<const std::byte> bytes, std::string_view file,
                       const PictureOptions& options) {
+  const std::vector<std::byte> clean = without_junk(bytes);
+  if (!clean.empty()) bytes = clean;
   const Literal picture = as_stored(bytes, file, options);
   return options.upright ? upright(picture, exif_orientation(bytes)) : picture;
 }

@@ -1,5 +1,7 @@
 #include "io/tokenizer_pattern.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -22,11 +24,10 @@ constexpr std::string_view kPatterns[] = {
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",  // the same, shorter
 };
 constexpr std::string_view kClasses[] = {
-    "GPT2Tokenizer",    "GPT2TokenizerFast",    "RobertaTokenizer",    "RobertaTokenizerFast",
-    "BartTokenizer",    "BartTokenizerFast",    "LongformerTokenizer", "LongformerTokenizerFast",
-    "CodeGenTokenizer", "CodeGenTokenizerFast", "GPTNeoXTokenizerFast"};
-constexpr std::string_view kFamilies[] = {"gpt2", "gpt_neo", "gptj",       "gpt_neox", "opt",
-                                          "bart", "roberta", "longformer", "codegen",  "phi"};
+    "GPT2Tokenizer", "GPT2TokenizerFast", "RobertaTokenizer",    "RobertaTokenizerFast",
+    "BartTokenizer", "BartTokenizerFast", "LongformerTokenizer", "LongformerTokenizerFast"};
+// Not those that add runs of blanks as words or change the text first: codegen, phi, gpt_neox.
+constexpr std::string_view kFamilies[] = {"gpt2", "gpt_neo", "gptj", "opt", "bart", "roberta", "longformer"};
 
 [[noreturn]] void refuse(const fs::path& file, std::string what, std::string got) {
   constexpr std::size_t kShown = 200;
@@ -91,13 +92,40 @@ void read_cutting(JsonReader& in, Cutting& cutting) {
   }
 }
 
-void check_tokenizer(const fs::path& file, JsonReader& in) {
+// A word beside the pairs, which is looked for in the text before it is cut. One in brackets,
+// "<|endoftext|>", does not occur in ordinary text; runs of blanks do.
+void check_added(const fs::path& file, std::string_view word) {
+  if (word.empty() || (word.starts_with('<') && word.ends_with('>'))) return;
+  refuse(file, "it has added words", fmt::format("\"{}\"", word));
+}
+
+// The description of an added word; `special` ones are marks, which text does not hold.
+void read_added(const fs::path& file, JsonReader& in) {
+  std::string word;
+  bool special = false;
+  members_of(in, [&](std::string_view key) {
+    if (key == "content")
+      word = in.string();
+    else if (key == "special")
+      special = in.boolean();
+    else
+      in.skip();
+  });
+  if (!special) check_added(file, word);
+}
+
+// Each check throws kUnsupported, or says whether the file decides, so that no other needs to be read.
+
+bool check_tokenizer(const fs::path& file, JsonReader& in) {
   Cutting cutting;
   std::string normalizer, model;
   bool ignores_merges = false;
   members_of(in, [&](std::string_view key) {
     if (key == "pre_tokenizer") {
       read_cutting(in, cutting);
+    } else if (key == "added_tokens" && in.kind() == JsonReader::Kind::array) {
+      in.begin_array();
+      while (in.next_item()) read_added(file, in);
     } else if (key == "normalizer" && in.kind() == JsonReader::Kind::object) {
       normalizer = "of some kind";
       members_of(in, [&](std::string_view name) {
@@ -125,9 +153,10 @@ void check_tokenizer(const fs::path& file, JsonReader& in) {
   if (!normalizer.empty()) refuse(file, "it changes the text first", "normalizer " + normalizer);
   if (cutting.other || !cutting.byte_level || !cutting.by_gpt2)
     refuse(file, "it cuts text in another way", cutting.got.empty() ? "no pattern" : cutting.got);
+  return true;
 }
 
-void check_class(const fs::path& file, JsonReader& in) {
+bool check_class(const fs::path& file, JsonReader& in) {
   std::string name;
   bool prefix = false;
   members_of(in, [&](std::string_view key) {
@@ -135,6 +164,8 @@ void check_class(const fs::path& file, JsonReader& in) {
       name = text_or_null(in);
     else if (key == "add_prefix_space" && in.kind() == JsonReader::Kind::boolean)
       prefix = in.boolean();
+    else if (key == "added_tokens_decoder" && in.kind() == JsonReader::Kind::object)
+      members_of(in, [&](std::string_view) { read_added(file, in); });
     else
       in.skip();
   });
@@ -144,9 +175,10 @@ void check_class(const fs::path& file, JsonReader& in) {
   if (!any && std::find(std::begin(kClasses), std::end(kClasses), name) == std::end(kClasses))
     refuse(file, "its class is another", name);
   if (prefix) refuse(file, "it puts a space before the text", "add_prefix_space");
+  return !any;
 }
 
-void check_family(const fs::path& file, JsonReader& in) {
+bool check_family(const fs::path& file, JsonReader& in) {
   std::string family;
   members_of(in, [&](std::string_view key) {
     if (key == "model_type")
@@ -157,13 +189,25 @@ void check_family(const fs::path& file, JsonReader& in) {
   in.end();
   if (!family.empty() && std::find(std::begin(kFamilies), std::end(kFamilies), family) == std::end(kFamilies))
     refuse(file, "it belongs to another family of models", family);
+  return !family.empty();
+}
+
+// {"  ": 50257, …}, words and their numbers.
+bool check_added_words(const fs::path& file, JsonReader& in) {
+  members_of(in, [&](std::string_view word) {
+    check_added(file, word);
+    in.skip();
+  });
+  in.end();
+  return false;
 }
 
 }  // namespace
 
 void require_gpt2_pattern(const fs::path& folder) {
-  using Check = void (*)(const fs::path&, JsonReader&);
+  using Check = bool (*)(const fs::path&, JsonReader&);
   constexpr std::pair<const char*, Check> kFiles[] = {{"tokenizer.json", check_tokenizer},
+                                                      {"added_tokens.json", check_added_words},
                                                       {"tokenizer_config.json", check_class},
                                                       {"config.json", check_family}};
   for (const auto& [name, check] : kFiles) {
@@ -172,8 +216,7 @@ void require_gpt2_pattern(const fs::path& folder) {
     if (!fs::exists(file, code)) continue;
     std::string text = read_text_file(file);
     JsonReader in(text, file.string());
-    check(file, in);
-    return;
+    if (check(file, in)) return;
   }
 }
 

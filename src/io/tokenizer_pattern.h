@@ -7,8 +7,9 @@
 
 namespace systole::io {
 
-// Throws kUnsupported when tokenizer.json, tokenizer_config.json or config.json in the folder, the first that
-// there is, says that text is not cut as GPT-2 does it; kParse for a broken one.
+// Throws kUnsupported when tokenizer.json, added_tokens.json, tokenizer_config.json or config.json in the
+// folder says that text is not cut as GPT-2 does it; kParse for a broken one. What follows a file that
+// decides, such as a tokenizer.json or a known class, is not read.
 void require_gpt2_pattern(const std::filesystem::path& folder);
 
 }  // namespace systole::io

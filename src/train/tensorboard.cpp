@@ -223,9 +223,10 @@ void SummaryWriter::image(std::string_view tag, const Literal& picture, std::int
 void SummaryWriter::images(std::string_view tag, const Literal& pictures, std::int64_t step) {
   const Shape& shape = pictures.shape();
   const bool colours = shape.rank() == 4 && shape[3] == Dim(3);
-  if (pictures.dtype() != DType::u8 || pictures.count() == 0 || (shape.rank() != 3 && !colours))
+  const bool grey = shape.rank() == 3 || (shape.rank() == 4 && shape[3] == Dim(1));
+  if (pictures.dtype() != DType::u8 || pictures.count() == 0 || (!grey && !colours))
     throw Error(ErrorKind::kShape, "SummaryWriter", fmt::format("\"{}\" is no picture", tag),
-                "u8[height,width] or u8[height,width,3]", pictures.type().to_string());
+                "u8[height,width], u8[height,width,1] or u8[height,width,3]", pictures.type().to_string());
   const std::int64_t count = shape[0].value(), height = shape[1].value(), width = shape[2].value();
   const std::size_t size = pictures.byte_size() / static_cast<std::size_t>(count);
   const Shape one = colours ? Shape{height, width, 3} : Shape{height, width};

@@ -74,6 +74,31 @@ if(has_command)
   endif()
 endif()
 
+# `make install PREFIX=…` builds what the command needs and installs the build folder. The tools of the build tree stand
+# in for the release preset, which is built already.
+find_program(make NAMES gmake make)
+if(has_command AND make)
+  file(WRITE ${work_dir}/bin/cmake "#!/bin/sh
+echo \"$*\" >> '${work_dir}/cmake.log'
+[ \"$1 $2\" = '--install build' ] || exit 0
+shift 2
+exec '${CMAKE_COMMAND}' --install '${build_dir}' \"$@\"
+")
+  file(CHMOD ${work_dir}/bin/cmake PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  run(${CMAKE_COMMAND} -E env "PATH=${work_dir}/bin:$ENV{PATH}"
+    ${make} --directory ${source_dir} --old-file setup install PREFIX=${work_dir}/by_make)
+  file(READ ${work_dir}/cmake.log steps)
+  if(NOT steps MATCHES "^--preset release[^\n]*\n--build --preset release --target systole_command\n--install build ")
+    message(FATAL_ERROR "make install ran cmake with:\n${steps}")
+  endif()
+  foreach(part IN ITEMS bin/systole include/systole/systole.h)
+    if(NOT EXISTS ${work_dir}/by_make/${part})
+      message(FATAL_ERROR "make install left no ${part}")
+    endif()
+  endforeach()
+  run(${work_dir}/by_make/bin/systole devices)
+endif()
+
 # A new project of the installed command builds against the installed library and trains.
 if(has_command)
   run(${work_dir}/moved/bin/systole new ${work_dir}/project --template digits)

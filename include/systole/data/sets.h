@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,8 @@
 #include "systole/io/picture.h"
 
 namespace systole::data {
+
+class BadSamples;
 
 struct TrainTest {
   Source train, test;  // test may be empty
@@ -148,13 +151,17 @@ SYSTOLE_API std::string decode(std::span<const std::int32_t> symbols,
 // Sound: .wav files in a folder (and those below it) or an archive (.tar, .tar.gz, .tar.xz), in the order of
 // their names. x: f32[samples] in [-1, 1], of the first channel's mean with the others; y: the class, i32,
 // the file's name up to the first '_' (free-spoken-digit-dataset: 7_jackson_32.wav is a 7), or its folder.
+// Other files are passed over, with one warning that counts them.
 struct AudioOptions {
   bool class_is_folder = false;
   std::int64_t samples = 0;  // cut or filled with silence to this length, when not 0
+  // Recordings that cannot be read are left out and counted here, by their place in the order of names, with
+  // a warning for each; without one they are errors.
+  std::shared_ptr<BadSamples> skipped = nullptr;
 };
 struct AudioSet {
   Source source;
-  std::vector<std::string> files;  // of each sample
+  std::vector<std::string> files;  // of each sample, without those that were left out
   std::int32_t rate = 0;           // samples per second; all files have the same, else kParse
 };
 SYSTOLE_API AudioSet audio(const std::filesystem::path& place, const AudioOptions& options = {});

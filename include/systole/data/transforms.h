@@ -9,9 +9,9 @@
 //   std::vector<Tensor> xy = augment({x, y}, random::next_key());          // in a trace, on the device
 //
 // Field 0 is the picture, [height,width] or [height,width,channels], u8 or floating-point; the last is the
-// label. What happens by chance to sample i is a function of (seed, epoch, i) on the CPU and of the key on a
-// device. u8 stays u8 (rounded to nearest, half to even) until Normalize, Standardize or Mixup makes f32 of
-// it.
+// label. Flip, Crop and Rotate move field 0 alone: a mask would no longer lie on it. What happens by chance
+// to sample i is a function of (seed, epoch, i) on the CPU and of the key on a device. u8 stays u8 (rounded
+// to nearest, half to even) until Normalize, Standardize or Mixup makes f32 of it.
 
 #include <cstddef>
 #include <cstdint>

@@ -16,6 +16,7 @@
 
 #include "systole/base/export.h"
 #include "systole/base/shape.h"
+#include "systole/tensor/shape_of.h"
 #include "systole/tensor/tensor.h"
 #include "systole/tensor/variable.h"
 
@@ -45,6 +46,38 @@ SYSTOLE_API Tensor randint(const Tensor& key, Shape shape, std::int64_t low, std
 SYSTOLE_API Tensor bernoulli(const Tensor& key, const Tensor& p, Shape shape);  // bool; p broadcasts to shape
 SYSTOLE_API Tensor permutation(const Tensor& key, std::int64_t n);              // of 0 … n-1, i32
 SYSTOLE_API Tensor permutation(const Tensor& key, const Tensor& x, std::int64_t axis = 0);  // x shuffled
+// The same with the sizes as a vector, array or span.
+template <SizeRange R>
+Tensor bits(const Tensor& key, const R& sizes, DType dtype = DType::u32) {
+  return bits(key, shape_of(sizes), dtype);
+}
+template <SizeRange R>
+Tensor uniform(const Tensor& key, const R& sizes, double low = 0, double high = 1, DType dtype = DType::f32) {
+  return uniform(key, shape_of(sizes), low, high, dtype);
+}
+template <SizeRange R>
+Tensor normal(const Tensor& key, const R& sizes, double mean = 0, double stddev = 1,
+              DType dtype = DType::f32) {
+  return normal(key, shape_of(sizes), mean, stddev, dtype);
+}
+template <SizeRange R>
+Tensor truncated_normal(const Tensor& key, const R& sizes, double low = -2, double high = 2, double mean = 0,
+                        double stddev = 1, DType dtype = DType::f32) {
+  return truncated_normal(key, shape_of(sizes), low, high, mean, stddev, dtype);
+}
+template <SizeRange R>
+Tensor gumbel(const Tensor& key, const R& sizes, DType dtype = DType::f32) {
+  return gumbel(key, shape_of(sizes), dtype);
+}
+template <SizeRange R>
+Tensor randint(const Tensor& key, const R& sizes, std::int64_t low, std::int64_t high,
+               DType dtype = DType::i32) {
+  return randint(key, shape_of(sizes), low, high, dtype);
+}
+template <SizeRange R>
+Tensor bernoulli(const Tensor& key, const Tensor& p, const R& sizes) {
+  return bernoulli(key, p, shape_of(sizes));
+}
 // An i32 index along `axis` with probability softmax(logits), for every other place.
 SYSTOLE_API Tensor categorical(const Tensor& key, const Tensor& logits, std::int64_t axis = -1);
 

@@ -101,20 +101,36 @@ void make_spectra(data::TrainTest& both, std::int32_t rate, std::int64_t mels) {
   }
 }
 
+// Sounds that cannot be read are left out and counted in `bad`, with data.on_bad = "skip"; pictures are read
+// later, see skipping().
 data::Opened opened(const std::string& spec, const Settings::Data& settings, BadCounts& bad,
                     const Features* like = nullptr) {
   if (settings.mels > 0 && source_kind(spec) != "audio")
     throw Error(ErrorKind::kInvalidArgument, "data.mels", "the data is no sound", "audio:PLACE", spec);
-  data::Opened all = data::open_all(spec, like);
-  for (data::Source* part : {&all.both.train, &all.both.test}) {
-    if (settings.on_bad != "skip" || part->empty()) continue;
-    bad.push_back(std::make_shared<data::BadSamples>());
-    *part = data::without_bad(*part, bad.back());
-  }
+  std::shared_ptr<data::BadSamples> skipped;
+  if (settings.on_bad == "skip") bad.push_back(skipped = std::make_shared<data::BadSamples>());
+  data::Opened all = data::open_all(spec, like, skipped);
   if (settings.mels > 0) make_spectra(all.both, all.rate, settings.mels);
   for (data::Source* part : {&all.both.train, &all.both.test})
     if (!part->empty()) *part = with_rows(*part);
   return all;
+}
+
+// The samples without those that cannot be read, with data.on_bad = "skip". What is cut, mapped or selected
+// is done before, so that measure() can leave out what was skipped.
+data::Source skipping(const data::Source& source, const Settings::Data& settings, BadCounts& bad) {
+  if (settings.on_bad != "skip" || source.empty() || source.in_memory()) return source;
+  bad.push_back(std::make_shared<data::BadSamples>());
+  return data::without_bad(source, bad.back());
+}
+
+// Samples of other kinds lie in one file, which is read whole or not at all.
+void require_files(const Settings::Data& settings) {
+  const std::string kind = source_kind(settings.source);
+  if (settings.on_bad != "skip" || kind == "images" || kind == "audio") return;
+  throw Error(ErrorKind::kInvalidArgument, "data.on_bad",
+              fmt::format("the samples of {} are no files of their own, so that none can be skipped", kind),
+              "stop; skip is for images:DIR and audio:PLACE", "skip");
 }
 
 // The same samples with the numbers that `classes` gives to the names of theirs.
@@ -218,11 +234,31 @@ std::string source_kind(std::string_view spec) {
   return std::string(spec.substr(0, spec.find_first_of(":?")));
 }
 
+namespace {
+
+data::Source test_data(const std::string& spec, const Settings& settings,
+                       const std::vector<std::string>& classes, const Features& features, std::int32_t rate,
+                       BadCounts& bad) {
+  const auto [both, given_rate, unused] =
+      opened(spec, settings.data, bad, features.empty() ? nullptr : &features);
+  require_rate(spec, rate, given_rate);
+  const data::Source test = both.test.empty() ? both.train : both.test;
+  const data::Info info = test.info();
+  if (test.empty() || info.fields.size() < 2)
+    throw Error(ErrorKind::kInvalidArgument, spec, "samples without a target", "data with labels",
+                info.to_string());
+  require_fixed_size(info.fields[0], spec);
+  return with_classes(test, classes, spec);
+}
+
+}  // namespace
+
 TrainingData open_data(const Settings& settings, const Features& like) {
   const Settings::Data& chosen = settings.data;
   if (chosen.source.empty())
     throw Error(ErrorKind::kInvalidArgument, "data.source", "nothing to learn from",
                 "--data SOURCE, such as digits or mnist:DIR");
+  require_files(chosen);
   TrainingData data;
   const auto [both, rate, features] = opened(chosen.source, chosen, data.bad, like.empty() ? nullptr : &like);
   data.kind = source_kind(chosen.source);
@@ -246,7 +282,7 @@ TrainingData open_data(const Settings& settings, const Features& like) {
   if (const double* share = std::get_if<double>(&chosen.test))
     std::tie(data.train, data.test) = cut(data.train, *share, "data.test", seed);
   else if (const std::string& spec = std::get<std::string>(chosen.test); spec != "auto")
-    data.test = open_test_data(spec, settings, data.classes, data.features, data.rate, &data.bad);
+    data.test = test_data(spec, settings, data.classes, data.features, data.rate, data.bad);
 
   data.train = limited(data.train, chosen.limit, seed);
   data.test = limited(data.test, chosen.limit, seed);
@@ -266,7 +302,10 @@ TrainingData open_data(const Settings& settings, const Features& like) {
                 "a number between 0 and 1, \"test\", \"none\" or \"auto\"", in_quotes(word));
   }
   data.has_test = !data.test.empty();
-  if (!data.has_test) data.test = data.validation;
+  const bool same = !data.has_test || data.validation.rows() == data.test.rows();
+  data.train = skipping(data.train, chosen, data.bad);
+  data.validation = skipping(data.validation, chosen, data.bad);
+  data.test = same ? data.validation : skipping(data.test, chosen, data.bad);
 
   if (chosen.targets == "standard") {
     if (data.task != Task::numbers)
@@ -292,24 +331,15 @@ data::Source open_test_data(const std::string& spec, const Settings& settings,
                             const std::vector<std::string>& classes, const Features& features,
                             std::int32_t rate, BadCounts* bad) {
   BadCounts unread;
-  const auto [both, given_rate, unused] =
-      opened(spec, settings.data, bad != nullptr ? *bad : unread, features.empty() ? nullptr : &features);
-  require_rate(spec, rate, given_rate);
-  const data::Source test = both.test.empty() ? both.train : both.test;
-  const data::Info info = test.info();
-  if (test.empty() || info.fields.size() < 2)
-    throw Error(ErrorKind::kInvalidArgument, spec, "samples without a target", "data with labels",
-                info.to_string());
-  require_fixed_size(info.fields[0], spec);
-  return with_classes(test, classes, spec);
+  BadCounts& counts = bad != nullptr ? *bad : unread;
+  return skipping(test_data(spec, settings, classes, features, rate, counts), settings.data, counts);
 }
 
 std::string described(const BadCounts& bad) {
   std::int64_t count = 0;
   for (const auto& part : bad) count += part->count();
   if (count == 0) return {};
-  return fmt::format("{} sample{} could not be read, and the next was taken in {} place", count,
-                     count == 1 ? "" : "s", count == 1 ? "its" : "their");
+  return fmt::format("{} sample{} could not be read", count, count == 1 ? "" : "s");
 }
 
 std::string described(const TrainingData& data) {
@@ -387,31 +417,32 @@ namespace {
 struct AugmentWord {
   std::string_view name;
   double standard;
+  bool moves;  // pixels to other places
   data::Transform (*make)(double value, const TrainingData& data);
 };
 constexpr AugmentWord kAugment[] = {
-    {"flip", 0.5,
+    {"flip", 0.5, true,
      [](double p, const TrainingData&) -> data::Transform { return data::Flip{.probability = p}; }},
-    {"upside-down", 0.5,
+    {"upside-down", 0.5, true,
      [](double p, const TrainingData&) -> data::Transform {
        return data::Flip{.probability = p, .vertical = true};
      }},
-    {"crop", 4,
+    {"crop", 4, true,
      [](double border, const TrainingData&) -> data::Transform {
        return data::Crop{.padding = static_cast<std::int64_t>(border)};
      }},
-    {"rotate", 15,
+    {"rotate", 15, true,
      [](double angle, const TrainingData&) -> data::Transform { return data::Rotate{.degrees = angle}; }},
-    {"cutout", 8,
+    {"cutout", 8, false,
      [](double side, const TrainingData&) -> data::Transform {
        return data::Cutout{.size = static_cast<std::int64_t>(side)};
      }},
-    {"jitter", 0.2,
+    {"jitter", 0.2, false,
      [](double by, const TrainingData& data) -> data::Transform {
        return data::ColorJitter{
            .brightness = by, .contrast = by, .saturation = channels_of(data.input.shape) == 3 ? by : 0};
      }},
-    {"mixup", 0.2,
+    {"mixup", 0.2, false,
      [](double alpha, const TrainingData& data) -> data::Transform {
        return data::Mixup{.alpha = alpha, .classes = data.task == Task::classes ? data.outputs : 0};
      }},
@@ -432,6 +463,12 @@ data::Transforms parse_augment(const std::vector<std::string>& texts, const Trai
       for (const AugmentWord& w : kAugment) names.push_back(w.name);
       throw unknown_name(where, fmt::format("there is no change {}", in_quotes(word)), word, names);
     }
+    // A mask stays as it is, and would no longer lie on its picture.
+    if (known->moves && (data.task == Task::places || data.target.shape.rank() > 1))
+      throw Error(ErrorKind::kUnsupported, where,
+                  fmt::format("it moves the picture and not the {} at each of its places",
+                              data.task == Task::places ? "labels" : "numbers"),
+                  "cutout or jitter, which leave pixels where they are", data.target.to_string());
     double value = known->standard;
     if (blank != std::string::npos) {
       const char *begin = text.data() + blank + 1, *end = text.data() + text.size();

@@ -17,6 +17,7 @@
 #include "cli/train/run_folder.h"
 #include "cli/train/value.h"
 #include "systole/base/error.h"
+#include "systole/data/bad_samples.h"
 #include "systole/data/labels.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
@@ -160,8 +161,10 @@ std::vector<metrics::Metric> make_metrics(const Settings::Train& settings, Task 
   return result;
 }
 
-Measures measure(const SavedModel& model, const data::Source& data, const Settings::Train& settings,
-                 std::int64_t batch) {
+namespace {
+
+Measures measured(const SavedModel& model, const data::Source& data, const Settings::Train& settings,
+                  std::int64_t batch) {
   const data::Info info = data.info();
   const Task task = task_of(info);
   const Shape& output = model.outputs().at(0).type.shape;
@@ -206,6 +209,17 @@ Measures measure(const SavedModel& model, const data::Source& data, const Settin
     result.numbers.set(metric.metric().name, metric.result());
   if (!bad.empty()) result.non_finite = bad.text(result.samples);
   return result;
+}
+
+}  // namespace
+
+Measures measure(const SavedModel& model, const data::Source& data, const Settings::Train& settings,
+                 std::int64_t batch) {
+  Measures measures = measured(model, data, settings, batch);
+  // What stood in the place of a sample that cannot be read would count twice.
+  if (const data::Source good = data::good_samples(data); good.size() < data.size())
+    return measured(model, good, settings, batch);
+  return measures;
 }
 
 std::vector<training::NamedLiteral> weights_of(const SavedModel& model) {

@@ -40,7 +40,7 @@ struct Measures {
   std::int64_t samples = 0;
   std::string non_finite;  // says which outputs are not finite; empty: all are
 };
-// `batch` 0: it chooses.
+// Samples that cannot be read, of a source that skips them, are left out. `batch` 0: it chooses.
 Measures measure(const SavedModel& model, const data::Source& data, const Settings::Train& settings,
                  std::int64_t batch = 0);
 

@@ -66,9 +66,10 @@ using Arrays = std::map<std::string, Tensor>;
 Arrays with_own_names(const nn::AnyModule& module, Arrays values) {
   using namespace nn::models;
   if (const auto* gpt2 = module.get<Gpt2>()) return gpt2_state_dict(values, gpt2->options);
-  if (module.get<Bert>() != nullptr) return bert_state_dict(values, false);
-  if (module.get<BertClassifier>() != nullptr || module.get<BertMaskedLanguageModel>() != nullptr)
-    return bert_state_dict(values);
+  if (const auto* bert = module.get<Bert>()) return bert_state_dict(values, bert->options(), false);
+  if (const auto* bert = module.get<BertClassifier>()) return bert_state_dict(values, bert->bert.options());
+  if (const auto* bert = module.get<BertMaskedLanguageModel>())
+    return bert_state_dict(values, bert->bert.options());
   return values;
 }
 
@@ -103,21 +104,50 @@ std::vector<std::string> further_blocks(const nn::LoadedState& loaded) {
   return further;
 }
 
-// What of the model has no value, without its head, which is trained anew for other classes.
+// What of the model has no value, without its head, which is trained anew for other classes. A masked model
+// has no pooler, so that BERT's belongs to the head of a classifier.
 std::vector<std::string> without_head(const nn::AnyModule& module, std::vector<std::string> names) {
   const std::vector<std::string> head = nn::head_names(module);
   const bool masked = module.get<nn::models::BertMaskedLanguageModel>() != nullptr;
+  const bool classifier = module.get<nn::models::BertClassifier>() != nullptr;
   std::erase_if(names, [&](const std::string& name) {
-    return std::find(head.begin(), head.end(), name) != head.end() || (masked && name.starts_with("cls."));
+    return std::find(head.begin(), head.end(), name) != head.end() || (masked && name.starts_with("cls.")) ||
+           (classifier && name.starts_with("bert.pooler."));
   });
   return names;
+}
+
+// An output layer that is tied to the word embedding and has other values in the file: the model's scores
+// would not be those of the weights.
+void require_tied(const nn::AnyModule& module, const nn::LoadedState& loaded, const std::string& file) {
+  using namespace nn::models;
+  const auto left_over = [&](std::string_view name) {
+    return std::find(loaded.left_over.begin(), loaded.left_over.end(), name) != loaded.left_over.end();
+  };
+  const auto refuse = [&](std::string_view name, const char* expected) {
+    if (left_over(name))
+      throw Error(ErrorKind::kInvalidArgument, file,
+                  fmt::format("{} is not the word embedding, which is the model's output layer", name),
+                  fmt::format("{}--partial-weights (model.partial_weights = true) leaves it out", expected));
+  };
+  if (const auto* gpt2 = module.get<Gpt2>(); gpt2 != nullptr && gpt2->options.tied)
+    refuse("lm_head.weight", "an output layer of its own: --set model.tied=false; ");
+  if (module.get<BertMaskedLanguageModel>() != nullptr) refuse("cls.predictions.decoder.weight", "");
 }
 
 // Values under the names that the model has, where the shapes agree. Says what was taken.
 std::string take_weights(nn::AnyModule& module, const Settings::Model& settings) {
   const std::string& file = settings.weights;
   const bool partial = settings.partial_weights;
-  Arrays values = with_own_names(module, io::load_safetensors(file, {.follow_links = settings.follow_links}));
+  const auto naming = [&](auto&& work) {
+    try {
+      return work();
+    } catch (const Error& error) {
+      throw error.within(file);
+    }
+  };
+  const Arrays published = io::load_safetensors(file, {.follow_links = settings.follow_links});
+  Arrays values = naming([&] { return with_own_names(module, published); });
   const Arrays own = state_dict(module);
   std::string shapes;  // that differ
   std::erase_if(values, [&](const auto& entry) {
@@ -131,13 +161,7 @@ std::string take_weights(nn::AnyModule& module, const Settings::Model& settings)
   if (values.empty())
     throw Error(ErrorKind::kNotFound, file, "none of its arrays fits a parameter of the model",
                 fmt::format("{} {}", own.begin()->first, own.begin()->second.type().to_string()), shapes);
-  const nn::LoadedState loaded = [&] {
-    try {
-      return load_state_dict(module, values, false);
-    } catch (const Error& error) {
-      throw error.within(file);
-    }
-  }();
+  const nn::LoadedState loaded = naming([&] { return load_state_dict(module, values, false); });
   const std::string hint = "--partial-weights (model.partial_weights = true) trains them all the same";
   if (const std::vector<std::string> missing = without_head(module, loaded.missing);
       !partial && !missing.empty())
@@ -150,6 +174,7 @@ std::string take_weights(nn::AnyModule& module, const Settings::Model& settings)
     throw Error(ErrorKind::kNotFound, file,
                 fmt::format("it has blocks that the model has not: {}", some_of(further, "")),
                 "a model of as many; --partial-weights (model.partial_weights = true) leaves them out");
+  if (!partial) require_tied(module, loaded, file);
   return fmt::format("{} of {} arrays from {}{}{}", loaded.taken.size(), own.size(), file,
                      some_of(loaded.missing, "; new: "), some_of(loaded.left_over, "; left out: "));
 }
@@ -276,11 +301,17 @@ BuiltModel build_model(const Settings::Model& given_settings, const TrainingData
   } else {
     const nn::zoo::Entry& entry = nn::zoo::entry(settings.name);
     const bool words = !is_float(model.input.dtype);
-    if (entry.text != words)
+    if (entry.text != words) {
+      const bool brightness = is_integer(sample.dtype);  // of a picture: see holds_words()
       throw Error(ErrorKind::kDType, fmt::format("model {}", entry.name),
-                  entry.text ? "it takes words" : "it takes numbers, and the data is words",
-                  entry.text ? "i32[length], as text:FILE gives it" : "a model of text: lstm, gpt2, bert",
+                  !entry.text  ? "it takes numbers, and the data is words"
+                  : brightness ? "it takes words, and small unsigned numbers count as a picture"
+                               : "it takes words",
+                  !entry.text  ? "a model of text: lstm, gpt2, bert"
+                  : brightness ? "i32[length]: save tokens as i32"
+                               : "i32[length], as text:FILE gives it",
                   sample.to_string());
+    }
     if (entry.input.rank() == 3) add_channel();
     nn::zoo::Settings options = zoo_options(settings.options);
     if (task == Task::places && entry.name == "lstm") options.emplace("task", "next");

@@ -41,11 +41,12 @@ constexpr Key kKeys[] = {
         "them as the data has them; none"),
     KEY(data, augment,
         "changes by chance in training: flip, upside-down, crop 4, rotate 15, cutout 8, jitter 0.2, mixup "
-        "0.2"),
+        "0.2; where each pixel has a label, cutout and jitter alone"),
     KEY(data, limit, "so many samples at most, of the training and of the test data; 0: all"),
     KEY(data, mels, "sound as pictures of so many frequencies (log mel); 0: as it is"),
     KEY(data, on_bad,
-        "a file that cannot be read: stop, or skip, which takes the next sample in its place and counts it",
+        "a file that cannot be read: stop, or skip (images, audio), which counts it; in training the next "
+        "picture stands in its place, a score leaves it out",
         kMayChange),
 
     KEY(model, name, "a model of the zoo; `systole summary` lists them with their options"),

@@ -1,5 +1,7 @@
 #include "systole/nn/models/bert.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -66,7 +68,7 @@ Tensor BertLayer::forward(const Tensor& x, const Tensor& mask) const {
 }
 
 Bert::Bert(const BertOptions& options, bool pooler)
-    : padding_(options.padding),
+    : options_(options),
       words_(options.vocabulary, options.width),
       positions_(options.length, options.width),
       segments_(options.segments, options.width),
@@ -78,14 +80,15 @@ Bert::Bert(const BertOptions& options, bool pooler)
 }
 
 Tensor Bert::positions_of(const Tensor& words) const {
-  if (padding_ < 0) return positions_.weight.value()[slice(0, words.size(1))];
-  const Tensor counted = (words != padding_).to(DType::i32);
-  return positions_(cumsum(counted, 1, {.dtype = DType::i32}) * counted + padding_);
+  const std::int64_t padding = options_.padding;
+  if (padding < 0) return positions_.weight.value()[slice(0, words.size(1))];
+  const Tensor counted = (words != padding).to(DType::i32);
+  return positions_(cumsum(counted, 1, {.dtype = DType::i32}) * counted + padding);
 }
 
 Tensor Bert::forward(const BertInput& input) const {
   const Tensor& words = input.words;
-  const std::int64_t most = positions_.weight.size(0) - (padding_ + 1);
+  const std::int64_t most = positions_.weight.size(0) - (options_.padding + 1);
   if (recording::checked(words, "Bert").type.shape.rank() != 2 || words.size(1) > most)
     throw Error(ErrorKind::kShape, "Bert", "the words",
                 "[batch, length] of at most " + std::to_string(most) + " words", words.type().to_string());
@@ -160,16 +163,25 @@ constexpr Renamed kBeginnings[] = {
     {"classifier.dense.", "bert.pooler.dense."},
     {"classifier.out_proj.", "classifier."},
 };
+constexpr std::string_view kRobertas[] = {"roberta.", "lm_head.", "classifier.dense.",
+                                          "classifier.out_proj."};
 constexpr Renamed kEndings[] = {{".gamma", ".weight"}, {".beta", ".bias"}};
 
 }  // namespace
 
-std::map<std::string, Tensor> bert_state_dict(const std::map<std::string, Tensor>& published, bool head) {
+std::map<std::string, Tensor> bert_state_dict(const std::map<std::string, Tensor>& published,
+                                              const BertOptions& options, bool head) {
   constexpr std::string_view kBody = "bert.";
   constexpr std::string_view kParts[] = {"embeddings.", "encoder.", "pooler."};
   std::map<std::string, Tensor> values;
   for (const auto& [full, value] : published) {
     std::string name = full;
+    for (const std::string_view beginning : kRobertas)
+      if (options.padding < 0 && name.starts_with(beginning))
+        throw Error(
+            ErrorKind::kUnsupported, "bert_state_dict",
+            fmt::format("\"{}\" is a name of RoBERTa, whose positions begin after its padding word", name),
+            "padding 1, as config.json beside the weights has it (io::bert_options reads it)");
     for (const Renamed& renamed : kBeginnings)
       if (name.starts_with(renamed.theirs)) {
         name.replace(0, renamed.theirs.size(), renamed.ours);

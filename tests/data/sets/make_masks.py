@@ -60,7 +60,29 @@ def main():
     (HERE / "extra_end.jpg").write_bytes(good[:-2] + b"\x12\x34\x56\x78\x9a" + good[-2:])
     first = 2 + 2 + int.from_bytes(good[4:6], "big")
     (HERE / "extra_head.jpg").write_bytes(good[:first] + b"\x12\x34\x56" + good[first:])
-    for name in ("extra_end", "extra_head"):
+    # The same before a camera's EXIF.
+    turned = (HERE / "turned6.jpg").read_bytes()
+    first = 2 + 2 + int.from_bytes(turned[4:6], "big")
+    (HERE / "extra_exif.jpg").write_bytes(turned[:first] + b"\x12\x34\x56" + turned[first:])
+    with Image.open(HERE / "extra_exif.jpg") as picture:
+        keep("extra_exif", ImageOps.exif_transpose(picture).convert("RGB"))
+    # Before the tables of a later scan, before the scan itself, and before the restart markers of one scan. Libjpeg
+    # swallows what its buffer of bits has room for, and warns of more.
+    junk = bytes(range(0x10, 0x30))
+    Image.fromarray(photo).save(plain, quality=95, subsampling=0, progressive=True)
+    scans = plain.read_bytes()
+    scan = scans.index(b"\xff\xda", scans.index(b"\xff\xda") + 2)
+    tables = scans.rindex(b"\xff\xc4", 0, scan)
+    (HERE / "extra_tables.jpg").write_bytes(scans[:tables] + junk + scans[tables:])
+    (HERE / "extra_scan.jpg").write_bytes(scans[:scan] + junk + scans[scan:])
+    Image.fromarray(photo).save(plain, quality=95, subsampling=0, restart_marker_blocks=1)
+    restarts = plain.read_bytes()
+    (HERE / "restarts.jpg").write_bytes(restarts)
+    restart = restarts.index(b"\xff\xd1", restarts.index(b"\xff\xda"))
+    (HERE / "few_restart.jpg").write_bytes(restarts[:restart] + junk[:3] + restarts[restart:])
+    (HERE / "extra_restart.jpg").write_bytes(restarts[:restart] + junk + restarts[restart:])
+    plain.unlink()
+    for name in ("extra_end", "extra_head", "extra_tables", "extra_scan", "restarts", "few_restart"):
         with Image.open(HERE / (name + ".jpg")) as picture:
             keep(name, picture.convert("RGB"))
     np.savez(HERE / "masks.npz", **wanted)

@@ -8,7 +8,8 @@
 //
 //   models::BertMaskedLanguageModel model(io::bert_options("bert-base-uncased"));
 //   nn::LoadedState loaded =
-//       load_state_dict(model, models::bert_state_dict(io::load_safetensors("bert-base-uncased")), false);
+//       load_state_dict(model, models::bert_state_dict(io::load_safetensors("bert-base-uncased"),
+//                                                      model.bert.options()), false);
 
 #include <cstdint>
 #include <map>
@@ -77,6 +78,7 @@ class SYSTOLE_API Bert {
   Tensor operator()(const Tensor& words) const { return forward(words); }
   Tensor pooled(const Tensor& hidden) const;  // of the first word: [batch, width]
   const Variable& words() const { return words_.weight; }
+  const BertOptions& options() const { return options_; }
 
   template <class V>
   static void visit(Bert& self, V&& v) {
@@ -92,7 +94,7 @@ class SYSTOLE_API Bert {
  private:
   Tensor positions_of(const Tensor& words) const;  // [length, width], or [batch, length, width]
 
-  std::int64_t padding_;
+  BertOptions options_;
   Embedding words_, positions_, segments_;
   LayerNorm norm_;
   std::vector<BertLayer> layers_;
@@ -154,8 +156,10 @@ class SYSTOLE_API BertClassifier {
 // Weights under the names of published checkpoints of BERT and RoBERTa, with `head` as those of
 // BertMaskedLanguageModel and BertClassifier, else as those of Bert, without any head. The norms' old names,
 // gamma and beta, become weight and bias, a RoBERTa's "roberta." and its heads BERT's names; position numbers
-// that are stored are left out.
+// that are stored are left out. RoBERTa's names are kUnsupported when the options have no `padding`: its
+// positions would be wrong. A RoBERTa without any head has BERT's names and cannot be told apart: only its
+// config.json says what it is.
 SYSTOLE_API std::map<std::string, Tensor> bert_state_dict(const std::map<std::string, Tensor>& published,
-                                                          bool head = true);
+                                                          const BertOptions& options = {}, bool head = true);
 
 }  // namespace systole::nn::models

@@ -13,6 +13,7 @@
 #include "compile/program.h"
 #include "error_check.h"
 #include "systole/autodiff.h"
+#include "systole/compile/passes.h"
 #include "systole/ir/text.h"
 #include "systole/runtime.h"
 
@@ -205,6 +206,28 @@ TEST(LookAlikes, OfNamesThatBackendsUseInsideAreDeclinedByTheirMatchers) {
   };
   expect_declined("lstm_loop", loop, results);
   expect_declined("lstm_loop_grad", grad, grads);
+}
+
+// In release builds as well, where nothing else of a graph is verified then.
+TEST(LookAlikes, MadeByAPassAreRefusedWithItsName) {
+  constexpr passes::Pass kPasses[] = {{"breaks", [](const ir::Graph&) { return look_alikes()[0].graph; }}};
+  class Restating final : public lower::Target {
+    std::string_view name() const override { return "restating"; }
+    ir::Graph restated(const ir::Graph&) const override { return look_alikes()[0].graph; }
+  };
+  class Adapting final : public lower::Target {
+    std::string_view name() const override { return "adapting"; }
+    ir::Graph adapted(const ir::Graph&) const override { return look_alikes()[0].graph; }
+  };
+  const ir::Graph graph = graph_of(claimed_composites()[0]);
+  const auto refused = [&](const std::string& step, const std::function<void()>& work) {
+    const std::string message = error_of(ErrorKind::kInvalidArgument, work);
+    EXPECT_NE(message.find("after pass " + step), std::string::npos) << message;
+    EXPECT_NE(message.find("composite attention"), std::string::npos) << message;
+  };
+  refused("breaks", [&] { passes::run_passes(graph, kPasses); });
+  refused("restated", [&] { lower::prepared(graph, Restating()); });
+  refused("adapted", [&] { lower::prepared(graph, Adapting()); });
 }
 
 TEST(LookAlikes, OfOneNodeAreRefusedWhereTheCpuReadOperandsThatAreNotThere) {

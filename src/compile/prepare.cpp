@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "compile/program.h"
+#include "compile/verifying.h"
 #include "compile/widen.h"
 #include "ir/composite_check.h"
 #include "systole/compile/passes.h"
@@ -61,9 +62,14 @@ ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) 
         log(LogLevel::info, fmt::format("{}: {}", target.name(), claim.reason));
     return std::any_of(claims.begin(), claims.end(), [](const Claim& claim) { return bool(claim); });
   };
-  ir::Graph made =
-      widened(passes::inline_composites_except(target.restated(without_look_alikes(graph)), is_claimed));
-  return optimize ? target.adapted(passes::run_passes(std::move(made), passes::kernel_passes())) : made;
+  const ir::Graph restated = target.restated(without_look_alikes(graph));
+  passes::check_made(restated, "restated");
+  ir::Graph made = widened(passes::inline_composites_except(restated, is_claimed));
+  passes::check_made(made, "inlined");
+  if (!optimize) return made;
+  made = target.adapted(passes::run_passes(std::move(made), passes::kernel_passes()));
+  passes::check_made(made, "adapted");
+  return made;
 }
 
 }  // namespace systole::lower

@@ -1,8 +1,8 @@
 #pragma once
 
 // Graph → Graph passes and the pipeline that runs them. The verifier runs after each pass in debug builds and
-// when SYSTOLE_VERIFY=1; SYSTOLE_DUMP=dir writes the text before the first and after every pass, to
-// dir/PID-RUN-STEP-GRAPH-PASS.sir.
+// when SYSTOLE_VERIFY=1; in every build each composite is compared with its definition. SYSTOLE_DUMP=dir
+// writes the text before the first and after every pass, to dir/PID-RUN-STEP-GRAPH-PASS.sir.
 
 #include <functional>
 #include <span>

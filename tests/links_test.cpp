@@ -161,6 +161,52 @@ TEST_F(HuggingFace, OtherLinksOutOfASnapshotAreRefused) {
 }
 
 TEST_F(HuggingFace, BlobsThatAreALinkAreNoBlobsOfTheCache) {
+TEST_F(HuggingFace, LinksWithAnAbsoluteNameLeadToTheBlobsToo) {
+  fs::create_symlink(blobs_ / "77cd", second_);
+  EXPECT_EQ(io::SafetensorsReader(snapshot_).size(), 2u);
+  // By another name of the cache, whose blobs are the same.
+  fs::create_directory_symlink(folder_ / "hub", folder_ / "home");
+  fs::remove(second_);
+  fs::create_symlink(folder_ / "home/models--gpt2/blobs/77cd", second_);
+  EXPECT_EQ(io::SafetensorsReader(snapshot_).size(), 2u);
+}
+
+// Where the cache lies is told by the folder that was opened, whatever its name leads to a moment later.
+TEST_F(HuggingFace, AFolderThatIsExchangedMeanwhileBringsNoOtherCachesBlobs) {
+  const fs::path caches[] = {folder_ / "hub/models--a", folder_ / "hub/models--b"};
+  std::string snapshots[2];
+  for (int i = 0; i < 2; ++i) {
+    const fs::path snapshot = caches[i] / "snapshots/1";
+    fs::create_directories(snapshot);
+    fs::create_directories(caches[i] / "blobs");
+    for (int k = 0; k < 2; ++k)
+      std::ofstream(caches[i] / "blobs" / std::to_string(k)) << (k == i ? "right" : "wrong");
+    fs::create_symlink("../../blobs/" + std::to_string(i), snapshot / "x");
+    snapshots[i] = snapshot;
+  }
+  const std::string named = folder_ / "named", swap = folder_ / "swap";
+  fs::create_symlink(snapshots[0], named);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 1;; i = 1 - i) {
+      (void)!::symlink(snapshots[i].c_str(), swap.c_str());
+      (void)::rename(swap.c_str(), named.c_str());
+    }
+  }
+  int wrong = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const auto source = open_beneath(named, "x", LinkRule::inside);
+    std::string text(source->size(), '\0');
+    source->read(0, std::as_writable_bytes(std::span(text)));
+    wrong += text == "right" ? 0 : 1;
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(wrong, 0);
+}
+
   fs::create_symlink("../../blobs/77cd", second_);
   fs::rename(blobs_, folder_ / "elsewhere");
   fs::create_directory_symlink(folder_ / "elsewhere", blobs_);

@@ -2,6 +2,7 @@
 // links do not lead out of their folder, and their names do not drive the terminal.
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #ifdef SYSTOLE_COMMAND
 
@@ -113,6 +114,19 @@ TEST_F(TrustCli, LinksOutOfAFolderOfWeightsAreFollowedOnlyWithTheOption) {
   EXPECT_NE(run("predict weights x.npy").err.find("--follow-links"), std::string::npos);
   EXPECT_NE(run("evaluate weights").err.find("--follow-links"), std::string::npos);
   EXPECT_EQ(run("evaluate weights --follow-links --device cpu").code, 0);
+  for (const std::string command : {"compile weights --size N=1", "export weights --size N=1"}) {
+    const Outcome refused = run(command);
+    EXPECT_EQ(refused.code, 1) << command << refused.out;
+    EXPECT_NE(refused.err.find("a link that leads out of its folder"), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find("--follow-links"), std::string::npos) << refused.err;
+    EXPECT_EQ(run(command + " --follow-links").code, 0) << command;
+  }
+  // Nothing is waited for that may never answer.
+  fs::create_directory(folder_ / "pipe");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe/model.safetensors").c_str(), 0600), 0);
+  for (const std::string command :
+       {"compile pipe", "export pipe", "summary pipe", "compile pipe --follow-links"})
+    EXPECT_NE(run(command).err.find("expected a regular file, got a pipe"), std::string::npos) << command;
   // A setting of a file cannot allow it.
   EXPECT_NE(run(train + "--out third --set model.follow_links=true").code, 0);
 }

@@ -8,10 +8,11 @@
 
 #include <cerrno>
 #include <climits>
+#include <span>
 #include <string>
 #include <system_error>
-
 #include <utility>
+
 #include "base/descriptor.h"
 #include "systole/base/error.h"
 
@@ -113,6 +114,17 @@ std::unique_ptr<ByteSource> open_beneath(const fs::path& folder, std::string_vie
                 "the file has another name too (a hard link) and may be from elsewhere", kAllowed,
                 std::to_string(info.st_nlink) + " names");
   return regular_file(opened.release(), file);
+}
+
+std::string read_text_beneath(const fs::path& folder, std::string_view name, LinkRule rule,
+                              std::uint64_t largest) {
+  const std::unique_ptr<ByteSource> source = open_beneath(folder, name, rule);
+  if (source->size() > largest)
+    throw Error(ErrorKind::kLimit, (folder / name).string(), "the file is too large",
+                std::to_string(largest) + " bytes at most", std::to_string(source->size()));
+  std::string text(static_cast<std::size_t>(source->size()), '\0');
+  source->read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 }  // namespace systole

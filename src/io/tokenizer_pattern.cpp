@@ -161,7 +161,7 @@ void check_family(const fs::path& file, JsonReader& in) {
 
 }  // namespace
 
-void require_gpt2_pattern(const fs::path& folder) {
+void require_gpt2_pattern(const fs::path& folder, LinkRule rule) {
   using Check = void (*)(const fs::path&, JsonReader&);
   constexpr std::pair<const char*, Check> kFiles[] = {{"tokenizer.json", check_tokenizer},
                                                       {"tokenizer_config.json", check_class},
@@ -169,8 +169,8 @@ void require_gpt2_pattern(const fs::path& folder) {
   for (const auto& [name, check] : kFiles) {
     const fs::path file = folder / name;
     std::error_code code;
-    if (!fs::exists(file, code)) continue;
-    std::string text = read_text_file(file);
+    if (!fs::exists(fs::symlink_status(file, code))) continue;
+    std::string text = read_text_beneath(folder, name, rule);
     JsonReader in(text, file.string());
     check(file, in);
     return;

@@ -184,6 +184,8 @@ struct Fit final : Run {
         if (is_interrupted()) break;
         if (folder_ && done_ < steps && (ended_ || saves)) save();
         if (ended_) break;
+    is_interrupted();  // a signal may come in the last checkpoint, or while the callbacks end
+    notice.reset();
       }
       is_cut_ = done_ < steps;
       // Who sent a signal may not wait for long: the checkpoint comes first, and a validation is done when
@@ -194,7 +196,7 @@ struct Fit final : Run {
       }
       if (ended_) break;
     }
-    notice.reset();
+    is_over_ = true;
     for (const CallbackRef& callback : options_.callbacks) callback->end(*this);
     if (result_.interrupted) result_.signal = interrupt.signal();
     if (result_.interrupted)
@@ -283,6 +285,10 @@ struct Fit final : Run {
       for (std::size_t c = 0; c < sums_.size(); ++c)
         sums_[c] += static_cast<double>(row[c]) * static_cast<double>(launch.batch);
     }
+    const char* const name = interrupt_->signal() == SIGTERM ? "SIGTERM" : "Ctrl-C";
+    if (is_over_)
+      return fmt::format("fit: {} came {:.0f} s ago and the end of a callback takes long. {} has all steps",
+                         name, seconds, folder_->folder().string());
     samples_ += static_cast<double>(launch.samples());
   }
 
@@ -299,7 +305,7 @@ struct Fit final : Run {
         "fit: {} came {:.0f} s ago and the checkpoint is not written yet: what is under way takes long. {} "
         "{}; "
         "give it more time before it is killed (docker stop --time, Slurm's KillWait)",
-        interrupt_->signal() == SIGTERM ? "SIGTERM" : "Ctrl-C", seconds, folder_->folder().string(),
+        name, seconds, folder_->folder().string(),
         saved > 0 ? fmt::format("has that of step {} so far", saved) : "has none so far");
   }
 
@@ -463,6 +469,8 @@ struct Fit final : Run {
     const std::vector<std::string> keys = callback_keys();
     for (std::size_t i = 0; i < options_.callbacks.size(); ++i) {
       const std::string& prefix = keys[i];
+  std::string where_;                  // the checkpoint that it goes on from
+  std::atomic<bool> is_over_ = false;  // all steps and checkpoints are done
       Callback::State state = options_.callbacks[i]->state();
       copy.metadata[prefix + "state"] = std::move(state.text);
       for (auto& [name, array] : state.arrays) copy.values.emplace(prefix + name, std::move(array));

@@ -25,11 +25,14 @@ check:  ## before a submission: format, address, undefined-behaviour and thread 
 
 MINUTES ?= 10
 SEED ?= 20260
-soak: setup  ## random graphs on every device, against plain evaluation, for MINUTES=10 from SEED=20260
+GRAPHS ?= 0
+soak: setup  ## random graphs against plain evaluation: MINUTES=10 SEED=20260 GRAPHS=100 DEVICES=cpu KINDS=loop
 	@cmake --preset release --log-level=NOTICE
 	@cmake --build --preset release --target random_soak
 	@SYSTOLE_CACHE=0 SYSTOLE_PLUGIN_PATH=$${SYSTOLE_PLUGIN_PATH:-.deps} nice -n 19 \
-	  build/tests/conformance/random_soak --minutes $(MINUTES) --seed $(SEED)
+	  build/tests/conformance/random_soak --minutes $(MINUTES) --seed $(SEED) --graphs $(GRAPHS) --now build/soak.now \
+	  $(if $(DEVICES),--devices $(DEVICES)) $(if $(KINDS),--kinds $(KINDS)) || \
+	  { status=$$?; echo "soak: ended with $$status; when it ended: $$(cat build/soak.now)"; exit $$status; }
 
 bench: build  ## what the core costs on this machine, and how fast data comes
 	@build/bench/core_bench

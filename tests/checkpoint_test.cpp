@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -286,6 +287,19 @@ TEST_F(CheckpointTest, AFailedWriteOfTheBestKeepsTheOldBest) {
     set_file_fault({});
     expect_whole(folder.load_best(), 1);
   }
+}
+
+TEST_F(CheckpointTest, APipeInACheckpointsPlaceIsPassedOverAndNotWaitedFor) {
+  const CheckpointFolder folder(folder_, kPatient);
+  save_checkpoint(folder.file(1), checkpoint_of(1));
+  ASSERT_EQ(::mkfifo(folder.file(2).c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(folder.best_file().c_str(), 0600), 0);
+  std::vector<std::string> skipped;
+  expect_whole(folder.load(&skipped), 1);
+  ASSERT_EQ(skipped.size(), 1u);
+  EXPECT_NE(skipped[0].find("a regular file, got a pipe"), std::string::npos) << skipped[0];
+  error_of(ErrorKind::kParse, [&] { folder.load(2); });
+  error_of(ErrorKind::kParse, [&] { folder.load_best(); });
 }
 
 // FAULTS 15.

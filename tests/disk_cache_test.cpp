@@ -208,6 +208,30 @@ TEST_F(DiskCaches, APipeOrLinkInAnEntrysPlaceIsNotReadAndGoes) {
   EXPECT_EQ(cache().find(key("a")), "value");
 }
 
+// Written while others could write there, or moved here by who owns the folder above.
+TEST_F(DiskCaches, AnEntryOfAnotherUserIsNotReadAndGoes) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may give a file away";
+  cache().store(key("a"), "value");
+  ASSERT_EQ(cache().find(key("a")), "value");
+  ASSERT_EQ(::chown(file(key("a")).c_str(), 1, 1), 0);
+  EXPECT_EQ(cache().find(key("a")), std::nullopt);
+  EXPECT_FALSE(fs::exists(file(key("a"))));
+}
+
+TEST_F(DiskCaches, ALinkInAnEntrysPlaceIsReplacedAndNotWrittenThrough) {
+  cache().store(key("other"), "value");
+  overwrite(folder_ / "mine", "untouched");
+  fs::create_symlink(folder_ / "mine", file(key("a")));
+  cache().store(key("a"), "value");
+  EXPECT_EQ(cache().find(key("a")), "value");
+  EXPECT_EQ(content(folder_ / "mine"), "untouched");
+  // Nor are files beyond a link counted or removed.
+  fs::create_symlink(folder_ / "mine", folder_ / "cache/link.systole");
+  EXPECT_EQ(cache().usage().entries, 2u);
+  EXPECT_EQ(cache().clear().entries, 2u);
+  EXPECT_EQ(content(folder_ / "mine"), "untouched");
+}
+
 TEST_F(DiskCaches, WhyAFolderIsNotUsedIsSaidBeforeItIsMade) {
   EXPECT_EQ(cache().refusal(), "");
   EXPECT_EQ(DiskCache(folder_ / "a/b/c", 1 << 20).refusal(), "");

@@ -228,6 +228,45 @@ TEST_F(HostileFiles, CheckpointsAndTheirMetadata) {
                [](const std::string& text) { (void)training::History::parse_csv(text, "history.csv"); });
 }
 
+TEST_F(HostileFiles, StatesOfATrainingInACheckpoint) {
+  constexpr std::string_view kWords[] = {
+      "epoch ", "done 0", "sums ", "0x", "0x1p", "-",    "p+1024", "nan",      "inf", "history ",
+      "\n",     "\1",     ",",     " ",  "--",   "0x-1", "loss",   "val_loss", "e",   "0x1p9999"};
+  expect_typed({std::string(hostile::kSeedCheckpoint)}, kWords,
+               [](const std::string& text) { hostile::read_checkpoint(text); });
+  expect_typed({std::begin(hostile::kSeedStates), std::end(hostile::kSeedStates)}, kWords,
+               [](const std::string& text) { hostile::read_callback_states(text); });
+}
+
+TEST_F(HostileFiles, DescriptionsBesideWeights) {
+  constexpr std::string_view kWords[] = {
+      "{",          "}",     "[",      "]",   ",",   ":",       "\"",
+      "null",       "false", "-1e400", "1e9", "0.5", "\\u0000", "\"model_type\":\"bert\",",
+      "[[[[[[[[[[["};
+  expect_typed({std::begin(hostile::kSeedConfigs), std::end(hostile::kSeedConfigs)}, kWords,
+               [&](const std::string& text) { hostile::read_config(text, folder_); }, 600);
+}
+
+TEST_F(HostileFiles, DescriptionsOfTokenizers) {
+  constexpr std::string_view kWords[] = {"{",
+                                         "}",
+                                         "[",
+                                         "]",
+                                         ",",
+                                         ":",
+                                         "\"",
+                                         "null",
+                                         "true",
+                                         "\1",
+                                         "\"pretokenizers\":[",
+                                         "\"type\":\"Split\"",
+                                         "\\ud800",
+                                         "[[[[[[[[[[["};
+  expect_typed(
+      {std::begin(hostile::kSeedTokenizerConfigs), std::end(hostile::kSeedTokenizerConfigs)}, kWords,
+      [&](const std::string& text) { hostile::read_tokenizer_config(text, folder_); }, 300);
+}
+
 TEST_F(HostileFiles, Tokenizers) {
   io::Tokenizer::train("hello hello world, the world of words 12 12", 270).save(folder_);
   const std::string seed = content(folder_ / "encoder.json") + "\1" + content(folder_ / "vocab.bpe");

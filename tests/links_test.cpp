@@ -19,6 +19,7 @@
 #include "error_check.h"
 #include "scratch_folder.h"
 #include "systole/io.h"
+#include "systole/io/pretrained.h"
 
 namespace systole {
 namespace {
@@ -160,11 +161,123 @@ TEST_F(HuggingFace, OtherLinksOutOfASnapshotAreRefused) {
   }
 }
 
+TEST_F(HuggingFace, LinksWithAnAbsoluteNameLeadToTheBlobsToo) {
+  fs::create_symlink(blobs_ / "77cd", second_);
+  EXPECT_EQ(io::SafetensorsReader(snapshot_).size(), 2u);
+  // By another name of the cache, whose blobs are the same.
+  fs::create_directory_symlink(folder_ / "hub", folder_ / "home");
+  fs::remove(second_);
+  fs::create_symlink(folder_ / "home/models--gpt2/blobs/77cd", second_);
+  EXPECT_EQ(io::SafetensorsReader(snapshot_).size(), 2u);
+}
+
+// Where the cache lies is told by the folder that was opened, whatever its name leads to a moment later.
+TEST_F(HuggingFace, AFolderThatIsExchangedMeanwhileBringsNoOtherCachesBlobs) {
+  const fs::path caches[] = {folder_ / "hub/models--a", folder_ / "hub/models--b"};
+  std::string snapshots[2];
+  for (int i = 0; i < 2; ++i) {
+    const fs::path snapshot = caches[i] / "snapshots/1";
+    fs::create_directories(snapshot);
+    fs::create_directories(caches[i] / "blobs");
+    for (int k = 0; k < 2; ++k)
+      std::ofstream(caches[i] / "blobs" / std::to_string(k)) << (k == i ? "right" : "wrong");
+    fs::create_symlink("../../blobs/" + std::to_string(i), snapshot / "x");
+    snapshots[i] = snapshot;
+  }
+  const std::string named = folder_ / "named", swap = folder_ / "swap";
+  fs::create_symlink(snapshots[0], named);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 1;; i = 1 - i) {
+      (void)!::symlink(snapshots[i].c_str(), swap.c_str());
+      (void)::rename(swap.c_str(), named.c_str());
+    }
+  }
+  int wrong = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const auto source = open_beneath(named, "x", LinkRule::inside);
+    std::string text(source->size(), '\0');
+    source->read(0, std::as_writable_bytes(std::span(text)));
+    wrong += text == "right" ? 0 : 1;
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(wrong, 0);
+}
+
 TEST_F(HuggingFace, BlobsThatAreALinkAreNoBlobsOfTheCache) {
   fs::create_symlink("../../blobs/77cd", second_);
   fs::rename(blobs_, folder_ / "elsewhere");
   fs::create_directory_symlink(folder_ / "elsewhere", blobs_);
   refused(snapshot_);
+}
+
+// Files that a folder of weights has besides.
+constexpr const char* kGpt2Config =
+    R"({"model_type":"gpt2","n_layer":1,"n_embd":8,"n_head":2,"vocab_size":257,"n_positions":8})";
+constexpr const char* kBesides[] = {"config.json", "encoder.json", "vocab.bpe", "tokenizer.json"};
+
+void write_besides(const fs::path& folder) {
+  io::Tokenizer::train("", 257).save(folder);
+  std::ofstream(folder / "config.json") << kGpt2Config;
+  std::ofstream(folder / "tokenizer.json")
+      << R"({"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"model":{"type":"BPE"}})";
+}
+
+// Reads what is read for the file of that name.
+void read_beside(const std::string& name, const fs::path& folder, const io::ReadOptions& options = {}) {
+  if (name == "config.json") {
+    EXPECT_EQ(io::pretrained_family(folder, options), "gpt2");
+    EXPECT_EQ(io::gpt2_options(folder, options).heads, 2);
+    EXPECT_EQ(io::gpt2_options(folder / "weights.safetensors", options).width, 8);
+  } else {
+    EXPECT_EQ(io::Tokenizer::gpt2(folder, options).encode("ab").size(), 2u);
+  }
+}
+
+TEST_F(Links, WhatStandsBesideWeightsFollowsTheSameRule) {
+  write_besides(outside_);
+  for (const char* const name : kBesides) {
+    SCOPED_TRACE(name);
+    const fs::path folder = folder_ / ("of " + std::string(name));
+    fs::create_directory(folder);
+    write_besides(folder);
+    read_beside(name, folder);
+    fs::rename(folder / name, folder / "other");
+    fs::create_symlink("other", folder / name);
+    read_beside(name, folder);
+    for (const fs::path& target : {fs::path("../outside") / name, outside_ / name}) {
+      fs::remove(folder / name);
+      fs::create_symlink(target, folder / name);
+      const std::string message = error_of(ErrorKind::kUnsupported, [&] { read_beside(name, folder); });
+      EXPECT_NE(message.find(std::string(name) + ": a link that leads out of its folder"), message.npos)
+          << message;
+      EXPECT_NE(message.find("--follow-links"), message.npos) << message;
+      read_beside(name, folder, {.follow_links = true});
+    }
+    fs::remove(folder / name);
+    ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
+    for (const bool follows : {false, true}) {
+      const std::string message =
+          error_of(ErrorKind::kParse, [&] { read_beside(name, folder, {.follow_links = follows}); });
+      EXPECT_NE(message.find("a regular file, got a pipe"), message.npos) << message;
+    }
+  }
+  // One that is named itself is the user's to choose.
+  fs::create_symlink(outside_ / "config.json", model_ / "config.json");
+  EXPECT_EQ(io::pretrained_family(model_ / "config.json"), "gpt2");
+  error_of(ErrorKind::kUnsupported, [&] { io::bert_options(model_); });
+}
+
+TEST_F(HuggingFace, WhatStandsBesideWeightsIsReadFromTheBlobs) {
+  write_besides(blobs_);
+  for (const char* const name : kBesides) {
+    fs::rename(blobs_ / name, blobs_ / (std::string("ab") + name[0] + name[1]));
+    fs::create_symlink("../../blobs/" + (std::string("ab") + name[0] + name[1]), snapshot_ / name);
+  }
+  for (const char* const name : kBesides) read_beside(name, snapshot_);
 }
 
 TEST_F(Links, APipeIsRefusedAtOnceAndNotWaitedFor) {

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/kernel.h"
@@ -229,6 +232,132 @@ TEST(LongRows, PlacesInAWidelyPaddedConvolutionHave64Bits) {
                                 graph.input("k", {DType::f32, {3, 1, 1}}), attrs));
   const Kernel kernel = kernel_of(graph, Dialect::opencl);
   EXPECT_TRUE(has(kernel, "const s_i64 x0 = (s_i64)y0 * 1000000000 + ")) << kernel.source;
+}
+
+// The kernels of more elements than 32 bits count, one graph for each family of kernels.
+struct Long {
+  const char* what;
+  std::function<Value(Graph&)> make;
+};
+constexpr std::int64_t kMany = 3'000'000'000;  // elements
+Value input(Graph& graph, Shape shape, DType dtype = DType::f32) {
+  return graph.input({}, {dtype, std::move(shape)});
+}
+const Long kLong[] = {
+    {"elementwise", [](Graph& g) { return ops::exp(input(g, {kMany})); }},
+    {"elementwise with a broadcast operand",
+     [](Graph& g) {
+       return ops::add(input(g, {3, kMany / 3}), input(g, {3, 1}));
+     }},
+    {"transpose",
+     [](Graph& g) {
+       return ops::transpose(input(g, {50'000, 60'000}), {1, 0});
+     }},
+    {"slice", [](Graph& g) { return ops::slice_axis(input(g, {kMany}), 0, kMany - 5, kMany); }},
+    {"concat",
+     [](Graph& g) {
+       return ops::concat({{input(g, {kMany}), input(g, {5})}}, 0);
+     }},
+    {"pad",
+     [](Graph& g) {
+       return ops::pad(input(g, {5}), g.constant(Literal::scalar<float>(0)), {kMany}, {0}, {0});
+     }},
+    {"gather from many", [](Graph& g) { return ops::take(input(g, {kMany}), input(g, {7}, DType::i64), 0); }},
+    {"gather of many rows",
+     [](Graph& g) {
+       return ops::take(input(g, {5, 60'000}), input(g, {50'000}, DType::i32), 0);
+     }},
+    {"dynamic slice",
+     [](Graph& g) { return ops::dynamic_slice(input(g, {kMany}), {{input(g, {}, DType::i64)}}, {5}); }},
+    {"scatter",
+     [](Graph& g) {
+       const ir::ScatterAttrs attrs{.combine = Combine::sum,
+                                    .update_window_axes = {},
+                                    .inserted_axes = {0},
+                                    .operand_batch_axes = {},
+                                    .index_batch_axes = {},
+                                    .index_map = {0},
+                                    .index_vector_axis = 1};
+       return ops::scatter(input(g, {kMany}), input(g, {7}, DType::i64), input(g, {7}), attrs);
+     }},
+    {"product of many rows",
+     [](Graph& g) {
+       return ops::matmul(input(g, {kMany / 8, 8}), input(g, {8, 8}));
+     }},
+    {"product of a long depth",
+     [](Graph& g) {
+       return ops::matmul(input(g, {8, kMany}), input(g, {kMany, 8}));
+     }},
+    {"product with many results",
+     [](Graph& g) {
+       return ops::matmul(input(g, {60'000, 8}), input(g, {8, 50'000}));
+     }},
+    {"convolution",
+     [](Graph& g) {
+       ir::ConvolutionAttrs attrs;
+       attrs.layout = "b01f_01io->b01f";
+       return ops::convolution(input(g, {1, 50'000, 15'000, 4}), input(g, {3, 3, 4, 8}), attrs);
+     }},
+    {"convolution of many pictures",
+     [](Graph& g) {
+       ir::ConvolutionAttrs attrs;
+       attrs.layout = "b01f_01io->b01f";
+       return ops::convolution(input(g, {3'000'000, 32, 32, 1}), input(g, {3, 3, 1, 1}), attrs);
+     }},
+    {"running sum along one axis",
+     [](Graph& g) { return ops::cumulative(input(g, {kMany}), Combine::sum, 0); }},
+    {"running sums of many rows",
+     [](Graph& g) {
+       return ops::cumulative(input(g, {kMany / 8, 8}), Combine::sum, 1);
+     }},
+    {"windows",
+     [](Graph& g) {
+       return ops::reduce_window(input(g, {kMany}), {.kind = Combine::max, .window = {3}, .strides = {1}});
+     }},
+    {"reduction to many",
+     [](Graph& g) {
+       return ops::sum(input(g, {kMany / 8, 8}), {1});
+     }},
+    {"place of the largest",
+     [](Graph& g) { return ops::arg_reduce(input(g, {kMany}), Combine::max, 0, DType::i64); }},
+    {"sorts of many rows",
+     [](Graph& g) {
+       return ops::sort(input(g, {kMany / 8, 8}), 1);
+     }},
+};
+
+// Each index that may pass 2^31 is one of 64 bits: no variable of 32 takes a thread's, a group's or an item's
+// number, and none of the kernel's own index type is left narrow. Or the graph is refused.
+TEST(LongRows, KernelsOfEveryFamilyIndexMoreThan32BitsOfElementsIn64) {
+  const std::regex narrow(
+      R"(s_i32 \w+ = [^;]*\b(S_THREAD|S_GROUP|S_GROUPS|begin|end|item|unit|base|row|i0)\b)");
+  Graph few("few");
+  few.output(ops::exp(input(few, {1000})));
+  EXPECT_TRUE(std::regex_search(kernel_of(few, Dialect::opencl).source, narrow));  // what is looked for
+  for (const Long& each : kLong)
+    for (const Dialect dialect : {Dialect::c, Dialect::opencl, Dialect::cuda}) {
+      SCOPED_TRACE(fmt::format("{}, dialect {}", each.what, static_cast<int>(dialect)));
+      Graph graph("long");
+      graph.output(each.make(graph));
+      const lower::Program program =
+          lower::make_program(passes::run_passes(passes::inline_composites(graph), passes::standard_passes()),
+                              kernel_check::PlainTarget());
+      std::size_t kernels = 0;
+      for (const lower::Step& step : program.steps) try {
+          for (const Kernel& kernel : codegen::make_kernels(step, "kernel", dialect)) {
+            ++kernels;
+            EXPECT_TRUE(has(kernel, "s_i64")) << kernel.source;
+            std::smatch found;
+            const std::string text = kernel.source.substr(kernel.source.find('{'));
+            EXPECT_FALSE(std::regex_search(text, found, narrow)) << found.str() << "\n" << kernel.source;
+            if (dialect != Dialect::c) EXPECT_FALSE(has(kernel, "const s_i32 begin")) << kernel.source;
+          }
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kLimit) << error.what();
+          ++kernels;
+        }
+      EXPECT_GT(kernels, 0u);
+    }
 }
 
 TEST(LongRows, SortingOneIsRefusedByName) {

@@ -3,9 +3,11 @@
 // Graphs of one composite that bears a name which backends look for, and is malformed in one place. Each
 // carries a body of its own, whose results are 0.5 everywhere, so the graph itself is well-formed.
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,16 @@
 #include "systole/ops.h"
 
 namespace systole {
+
+// Names that backends give to composites of their own, in graphs that they have taken already.
+inline constexpr const char* kInsideNames[] = {"lstm_loop", "lstm_loop_grad", "library.product"};
+
+inline bool has_composite(const ir::Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const ir::Node& node) {
+    return node.op == ir::Op::composite || std::any_of(node.graphs.begin(), node.graphs.end(),
+                                                       [](const auto& g) { return has_composite(*g); });
+  });
+}
 
 struct LookAlike {
   std::string what;  // "lstm without operand 3"
@@ -74,9 +86,9 @@ inline ir::Graph with_own_body(const std::string& name, const std::vector<Type>&
   return graph;
 }
 
-inline std::vector<LookAlike> look_alikes() {
+inline std::vector<LookAlike> look_alikes(const std::vector<WholeComposite>& wholes = claimed_composites()) {
   std::vector<LookAlike> all;
-  for (const WholeComposite& whole : claimed_composites()) {
+  for (const WholeComposite& whole : wholes) {
     const ir::Graph right = graph_of(whole);
     const ir::Node& node = right.node(right.size() - 1);
     const ir::AttrMap attrs = node.as<ir::CompositeAttrs>().attrs;
@@ -100,6 +112,21 @@ inline std::vector<LookAlike> look_alikes() {
     }
     for (const auto& [key, value] : attrs) {
       ir::AttrMap changed = attrs;
+      const auto with = [&](const std::string& what, ir::AttrValue bad) {
+        changed[key] = std::move(bad);
+        add("with " + what + " for " + key, whole.operands, changed, node.types);
+      };
+      if (std::holds_alternative<std::int64_t>(value)) {
+        with("99", std::int64_t{99});
+        with("-99", std::int64_t{-99});
+      }
+      if (const Ints* const list = std::get_if<Ints>(&value)) {
+        with("one number", Ints{2});
+        with("three numbers", Ints{2, 2, 2});
+        with("negative numbers", Ints{-2, -2});
+        with("2^62", Ints(2, std::int64_t{1} << 62));
+        if (!list->empty()) with("zeros", Ints{0, 0});
+      }
       changed.erase(key);
       if (!whole.attrs.contains(key)) add("without " + key, whole.operands, changed, node.types);
       changed[key] = std::string("text");
@@ -111,6 +138,60 @@ inline std::vector<LookAlike> look_alikes() {
     results = node.types;
     results[0].shape = {7};
     add("with a result of another shape", whole.operands, attrs, results);
+  }
+  return all;
+}
+
+// The graph, of floating-point results, inside a composite that fits: the body of a softmax, or a loop in
+// that body. No target claims a softmax, so the body comes in its place. The result is what the graph's first
+// is everywhere.
+enum class Nest { body, loop };
+inline ir::Graph in_a_softmax(const ir::Graph& inner, Nest nest) {
+  const Type type{DType::f32, {3}};
+  const auto computed = [&](const ir::Values& arguments) {
+    ir::Graph& into = arguments[0].graph();
+    ir::Values operands;
+    for (std::size_t i = 0; i < inner.inputs().size(); ++i)
+      operands.push_back(ops::full(into, inner.input_type(i), 1));
+    const ir::Value first = ir::inline_graph(into, inner, operands)[0];
+    Ints axes;
+    for (int i = 0; i < first.shape().rank(); ++i) axes.push_back(i);
+    return ir::Values{ops::broadcast_to(ops::mean(first, axes), type.shape)};
+  };
+  auto body = ir::make_graph("own", std::vector<Type>{type}, [&](const ir::Values& arguments) {
+    if (nest == Nest::body) return computed(arguments);
+    return ops::scan(ir::make_graph("step", std::vector<Type>{type}, computed), arguments, {}, {}, 2);
+  });
+  ir::Graph graph;
+  const ir::Value x = graph.input("x", type);
+  graph.output(graph.add_multi(ir::Op::composite, {x},
+                               ir::CompositeAttrs{"softmax", {{"axis", std::int64_t{-1}}}},
+                               {std::move(body)})[0]);
+  return graph;
+}
+inline std::string_view name(Nest nest) { return nest == Nest::body ? "in a body" : "in a loop in a body"; }
+
+// Composites of those names, on one operand and on the operands of each look-alike, and the look-alikes
+// themselves, in a softmax.
+inline std::vector<LookAlike> nested_look_alikes() {
+  std::vector<LookAlike> all;
+  const Type some{DType::f32, {3}}, cube{DType::f32, {2, 3, 4}};
+  const std::vector<LookAlike> outer = look_alikes();
+  for (const Nest nest : {Nest::body, Nest::loop}) {
+    const auto add = [&](const std::string& what, const ir::Graph& inner) {
+      all.push_back({what + " " + std::string(name(nest)), in_a_softmax(inner, nest)});
+    };
+    for (const char* const inside : kInsideNames) {
+      for (const Type& type : {some, cube})
+        add(std::string(inside) + " of " + type.to_string(), with_own_body(inside, {type}, {}, {type}));
+      for (const LookAlike& each : outer) {
+        std::vector<Type> operands;
+        for (std::size_t i = 0; i < each.graph.inputs().size(); ++i)
+          operands.push_back(each.graph.input_type(i));
+        add(std::string(inside) + " as " + each.what, with_own_body(inside, operands, {}, {some}));
+      }
+    }
+    for (const LookAlike& each : outer) add(each.what, each.graph);
   }
   return all;
 }

@@ -2,6 +2,7 @@
 // a SummaryWriter writes. scripts/check-tensorboard reads the last with the real package.
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -259,6 +260,12 @@ TEST_F(EventsTest, ThreadsShareAWriterAndWritersAFolder) {
   const auto scalars = training::read_scalars(folder_);
   EXPECT_EQ(scalars.at("a").size(), 1000u);
   EXPECT_EQ(scalars.at("b").size(), 1000u);
+}
+
+TEST_F(EventsTest, APipeNamedAsAnEventFileIsRefusedAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo((folder_ / "events.out.tfevents.1").c_str(), 0600), 0);
+  const std::string text = error_of(ErrorKind::kParse, [&] { training::read_scalars(folder_); });
+  EXPECT_NE(text.find("a regular file, got a pipe"), std::string::npos) << text;
 }
 
 TEST_F(EventsTest, AFolderThatCannotBeMadeIsNamed) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -79,8 +80,17 @@ TEST_F(TrainerCorners, LaunchesMayHaveAnotherSizeWhenItGoesOn) {
 // A checkpoint with the right checksum and wrong text: the file's folder, step and key are named.
 TEST_F(TrainerCorners, NumbersOfACheckpointThatAreNoneAreRefusedByTheirKey) {
   const std::pair<const char*, const char*> wrong[] = {
-      {"epoch", "abc"}, {"epoch", "-1"}, {"done", "99999999999999999999"},
-      {"done", ""},     {"sums", ""},    {"sums", "0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0"}};
+      {"epoch", "abc"},
+      {"epoch", "-1"},
+      {"done", "99999999999999999999"},
+      {"done", ""},
+      {"sums", ""},
+      {"sums", "0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0 0x1p+0"},
+      {"epoch", "0"},
+      {"done", "99"},
+      {"sums", "abc 0x1p+0"},
+      {"sums", "0x1p+0 0x1p+3x"},
+      {"sums", "0x1p+0 -0x1p+0"}};
   for (const auto& [key, text] : wrong) {
     const Scratch folder;
     trained(source, stopped_at(folder.path(), 9, 2));
@@ -94,6 +104,32 @@ TEST_F(TrainerCorners, NumbersOfACheckpointThatAreNoneAreRefusedByTheirKey) {
         error_of(ErrorKind::kParse, [&] { trained(source, stopped_at(folder.path(), 0, 2)); });
     EXPECT_NE(message.find(folder.path().string()), std::string::npos) << message;
     EXPECT_NE(message.find(std::string("\"") + key + "\""), std::string::npos) << message;
+  }
+}
+
+TEST_F(TrainerCorners, StatesOfCallbacksThatAreNoneAreRefusedByTheirName) {
+  const std::tuple<const char*, training::CallbackRef, const char*> wrong[] = {
+      {"early_stopping", training::early_stopping({.monitor = "loss"}), "1 2 0 abc loss"},
+      {"early_stopping", training::early_stopping({.monitor = "loss"}), "x 2"},
+      {"reduce_on_plateau", training::reduce_on_plateau({.monitor = "loss"}), "0 1 0x1p loss"},
+      {"reduce_on_plateau", training::reduce_on_plateau({.monitor = "loss"}), "-1 "}};
+  for (const auto& [name, callback, text] : wrong) {
+    const Scratch folder;
+    FitOptions options{.epochs = 2, .checkpoints = {.folder = folder.path()}};
+    options.callbacks = {callback};
+    trained(source, options);
+    const std::string key = std::string("callback.") + name + ".0.state";
+    {
+      training::CheckpointFolder files(folder.path());
+      training::Checkpoint checkpoint = *files.load();
+      ASSERT_TRUE(checkpoint.metadata.contains(key));
+      checkpoint.metadata[key] = text;
+      files.write(checkpoint);
+    }
+    options.epochs = 4;
+    const std::string message = error_of(ErrorKind::kParse, [&] { trained(source, options); });
+    EXPECT_NE(message.find(folder.path().string()), std::string::npos) << message;
+    EXPECT_NE(message.find(name), std::string::npos) << message;
   }
 }
 

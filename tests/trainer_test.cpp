@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "error_check.h"
 #include "systole/ir/text.h"
@@ -495,6 +496,52 @@ TEST_F(TrainerTest, ASignalAtTheEndOfAnEpochOrInItsValidationLosesNothing) {
     EXPECT_EQ(got, expected);
     for (const char* column : {"loss", "val_loss", "val_accuracy", "val_last"})
       EXPECT_EQ(rest[column], whole[column]) << column;
+  }
+}
+
+// Nothing is left to do when the signal comes, and who sent it is told all the same.
+TEST_F(TrainerTest, ASignalInTheLastCheckpointOrWhileCallbacksEndIsReported) {
+  struct AtTheEnd final : training::Callback {
+    std::function<void()> work;
+    void end(training::Run&) override {
+      if (work) work();
+    }
+  };
+  enum class Moment { none, end, save, early_stop };
+  const auto fit = [&](Moment moment, const std::filesystem::path& folder) {
+    Net net = seeded_net();
+    Trainer trainer(net, optim::Adam(net));
+    FitOptions options{.epochs = 3, .batch = 8, .verbose = 0};
+    options.checkpoints.folder = folder;
+    const auto at_end = std::make_shared<AtTheEnd>();
+    if (moment == Moment::end) at_end->work = [] { std::raise(SIGTERM); };
+    options.callbacks = {at_end, training::on_epoch_end([=](training::Run& run) {
+                           const bool stops = run.epoch() == 2 && moment == Moment::early_stop;
+                           if (stops) run.stop("enough");
+                           if (!stops && (run.epoch() != 3 || moment != Moment::save)) return;
+                           set_file_fault([is_done = std::make_shared<bool>(false)](FileStep step) {
+                             if (step == FileStep::write && !std::exchange(*is_done, true))
+                               std::raise(SIGTERM);
+                             return 0;
+                           });
+                         })};
+    const training::FitResult result = trainer.fit(source, options);
+    set_file_fault({});
+    return std::pair(result, flat(variables(net)));
+  };
+  const auto expected = fit(Moment::none, {}).second;
+  for (const Moment moment : {Moment::end, Moment::save, Moment::early_stop}) {
+    SCOPED_TRACE(static_cast<int>(moment));
+    const Scratch folder;
+    const training::FitResult cut = fit(moment, folder.path()).first;
+    EXPECT_TRUE(cut.interrupted);
+    EXPECT_EQ(cut.signal, SIGTERM);
+    const auto [rest, got] = fit(Moment::none, folder.path());
+    EXPECT_TRUE(rest.resumed);
+    EXPECT_FALSE(rest.interrupted);
+    EXPECT_EQ(rest.signal, 0);
+    EXPECT_EQ(rest.epochs(), 3u);
+    EXPECT_EQ(got, expected);
   }
 }
 

@@ -8,8 +8,10 @@
 
 #include <cerrno>
 #include <climits>
+#include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/descriptor.h"
 #include "systole/base/error.h"
@@ -48,29 +50,46 @@ int open_inside(int folder, const char* name) {
   return ::openat(folder, name, kFlags | O_NOFOLLOW);
 }
 
-// The root of a cache that has `folder` among its snapshots; empty when it is in none.
-fs::path cache_root(const fs::path& folder) {
-  for (fs::path place = folder; place.has_relative_path(); place = place.parent_path())
-    if (place.parent_path().filename() == "snapshots") return place.parent_path().parent_path();
-  return {};
+// A folder by its name in another; no link, and nothing is opened for reading.
+Descriptor open_folder(int folder, const char* name) {
+  return Descriptor(::openat(folder, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+bool is_same(const Descriptor& a, const Descriptor& b) {
+  struct stat first{}, second{};
+  return a.get() >= 0 && b.get() >= 0 && ::fstat(a.get(), &first) == 0 && ::fstat(b.get(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+// The folder ROOT/blobs of a cache that has the opened folder below ROOT/snapshots; −1 when it is in none.
+// From the folder upwards, so that no name which others may exchange says where that is.
+Descriptor blobs_beside(int folder) {
+  constexpr int kMostLevels = 64;
+  Descriptor below = open_folder(folder, "..");
+  for (int level = 0; level < kMostLevels && below.get() >= 0; ++level) {
+    Descriptor above = open_folder(below.get(), "..");
+    if (is_same(below, above)) break;  // the root of all
+    if (is_same(below, open_folder(above.get(), "snapshots"))) return open_folder(above.get(), "blobs");
+    below = std::move(above);
+  }
+  return Descriptor(-1);
 }
 
 // Opens the blob that a link of a snapshot names: ROOT/blobs/HASH, where neither is a link. −1 when the link
 // names anything else.
-int open_blob(const fs::path& folder, int descriptor, const std::string& name) {
+int open_blob(int folder, const std::string& name) {
   std::string target(PATH_MAX, '\0');
-  const ssize_t length = ::readlinkat(descriptor, name.c_str(), target.data(), target.size());
+  const ssize_t length = ::readlinkat(folder, name.c_str(), target.data(), target.size());
   if (length <= 0 || static_cast<std::size_t>(length) == target.size()) return -1;
   target.resize(static_cast<std::size_t>(length));
-  std::error_code code;
-  const fs::path real = fs::canonical(folder, code);
-  const fs::path root = code ? fs::path() : cache_root(real);
-  if (root.empty()) return -1;
-  const fs::path blob = (real / target).lexically_normal();  // an absolute target replaces `real`
-  if (blob.parent_path() != root / "blobs" || !blob.has_filename()) return -1;
-  const Descriptor blobs(::open((root / "blobs").c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (blobs.get() < 0) return -1;
-  return ::openat(blobs.get(), blob.filename().c_str(), kFlags | O_NOFOLLOW);
+  const fs::path named = target;
+  const Descriptor blobs = blobs_beside(folder);
+  const fs::path parent = named.parent_path();
+  const Descriptor where(
+      ::openat(folder, parent.empty() ? "." : parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const std::string blob = named.filename();
+  if (!is_same(blobs, where) || blob.empty() || blob == "." || blob == "..") return -1;
+  return ::openat(blobs.get(), blob.c_str(), kFlags | O_NOFOLLOW);
 }
 
 }  // namespace
@@ -83,7 +102,7 @@ std::unique_ptr<ByteSource> open_beneath(const fs::path& folder, std::string_vie
   Descriptor opened(rule == LinkRule::any ? ::openat(parent.get(), text.c_str(), kFlags)
                                           : open_inside(parent.get(), text.c_str()));
   if (opened.get() < 0 && rule != LinkRule::any && (errno == EXDEV || errno == ELOOP)) {
-    opened = Descriptor(open_blob(place, parent.get(), text));
+    opened = Descriptor(open_blob(parent.get(), text));
     if (opened.get() < 0)
       throw Error(ErrorKind::kUnsupported, file.string(), "a link that leads out of its folder", kAllowed);
   }
@@ -95,6 +114,17 @@ std::unique_ptr<ByteSource> open_beneath(const fs::path& folder, std::string_vie
                 "the file has another name too (a hard link) and may be from elsewhere", kAllowed,
                 std::to_string(info.st_nlink) + " names");
   return regular_file(opened.release(), file);
+}
+
+std::string read_text_beneath(const fs::path& folder, std::string_view name, LinkRule rule,
+                              std::uint64_t largest) {
+  const std::unique_ptr<ByteSource> source = open_beneath(folder, name, rule);
+  if (source->size() > largest)
+    throw Error(ErrorKind::kLimit, (folder / name).string(), "the file is too large",
+                std::to_string(largest) + " bytes at most", std::to_string(source->size()));
+  std::string text(static_cast<std::size_t>(source->size()), '\0');
+  source->read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 }  // namespace systole

@@ -7,8 +7,10 @@
 // Hugging Face's cache is made of links: models--NAME/snapshots/REVISION/FILE leads to
 // models--NAME/blobs/HASH. A link from a snapshot to a blob of the same cache is followed.
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/file.h"
@@ -25,5 +27,8 @@ enum class LinkRule {
 // that the rule does not allow, saying how to allow it; kParse for what is not a regular file.
 std::unique_ptr<ByteSource> open_beneath(const std::filesystem::path& folder, std::string_view name,
                                          LinkRule rule);
+// The whole of it; kLimit when it is longer than `largest`.
+std::string read_text_beneath(const std::filesystem::path& folder, std::string_view name, LinkRule rule,
+                              std::uint64_t largest = kLargestStream);
 
 }  // namespace systole

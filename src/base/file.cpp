@@ -195,61 +195,79 @@ std::string read_text_stream(int descriptor, const std::string& label, std::uint
   return text;
 }
 
-AtomicFile::AtomicFile(const fs::path& target) : target_(follow_links(target)) {
+AtomicFile::AtomicFile(const fs::path& target)
+    : label_(target), folder_(AT_FDCWD), target_(follow_links(target).string()) {
   struct stat old;
   const bool exists = ::stat(target_.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode))
-    throw Error(ErrorKind::kIo, target.string(), "cannot write", "a regular file",
+    throw Error(ErrorKind::kIo, label_.string(), "cannot write", "a regular file",
                 S_ISDIR(old.st_mode) ? "a folder" : "a device or pipe");
-  // A short name of its own: the target's may already be as long as the file system allows.
-  static std::atomic<unsigned> counter{0};
-  do {
-    temporary_ = folder_of(target_) /
-                 (".systole-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
-    descriptor_ = fails(FileStep::open)
-                      ? -1
-                      : ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EEXIST);
-  if (descriptor_ < 0) refuse(target, "cannot write in its folder", errno);
+  open();
   // Without the right to copy the permissions the file keeps the default ones: no reason to lose the content.
   if (exists) (void)!::fchmod(descriptor_, old.st_mode & 07777);
 }
 
+AtomicFile::AtomicFile(int folder, const std::string& name, fs::path label)
+    : label_(std::move(label)), folder_(folder), target_(name) {
+  struct stat old;
+  if (::fstatat(folder_, target_.c_str(), &old, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(old.st_mode))
+    throw Error(ErrorKind::kIo, label_.string(), "cannot write", "a regular file", "a folder");
+  open();
+}
+
+void AtomicFile::open() {
+  // A short name of its own: the target's may already be as long as the file system allows.
+  static std::atomic<unsigned> counter{0};
+  const fs::path folder = fs::path(target_).parent_path();
+  do {
+    temporary_ =
+        (folder / (".systole-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp"))
+            .string();
+    descriptor_ = fails(FileStep::open)
+                      ? -1
+                      : ::openat(folder_, temporary_.c_str(),
+                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ >= 0) return;
+  temporary_.clear();
+  refuse(label_, "cannot write in its folder", errno);
+}
+
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlinkat(folder_, temporary_.c_str(), 0);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   if (fails(FileStep::write)) {
     const int code = errno;
     (void)!::write(descriptor_, bytes.data(), bytes.size() / 2);
-    refuse(target_, "cannot write", code);
+    refuse(label_, "cannot write", code);
   }
   while (!bytes.empty()) {
     const ssize_t n = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) refuse(target_, "cannot write", errno);
+    if (n < 0) refuse(label_, "cannot write", errno);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
 }
 
 void AtomicFile::commit() {
-  if (fails(FileStep::sync) || ::fsync(descriptor_) != 0) refuse(target_, "cannot write", errno);
+  if (fails(FileStep::sync) || ::fsync(descriptor_) != 0) refuse(label_, "cannot write", errno);
   replace();
   // The rename is durable once the folder is; some file systems cannot sync a folder (EINVAL) and need not.
-  const Descriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor folder(::openat(folder_, folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() >= 0 && (fails(FileStep::sync_folder) || ::fsync(folder.get()) != 0) && errno != EINVAL)
-    refuse(target_, "the file is written but its folder is not on the disk", errno);
+    refuse(label_, "the file is written but its folder is not on the disk", errno);
 }
 
 void AtomicFile::replace() {
   const bool refused = fails(FileStep::close);
   const int code = errno;
   if (::close(std::exchange(descriptor_, -1)) != 0 || refused)
-    refuse(target_, "cannot write", refused ? code : errno);
-  if (fails(FileStep::rename) || ::rename(temporary_.c_str(), target_.c_str()) != 0)
-    refuse(target_, "cannot replace the file", errno);
+    refuse(label_, "cannot write", refused ? code : errno);
+  if (fails(FileStep::rename) || ::renameat(folder_, temporary_.c_str(), folder_, target_.c_str()) != 0)
+    refuse(label_, "cannot replace the file", errno);
   temporary_.clear();
 }
 

@@ -48,6 +48,9 @@ std::string read_text_stream(int descriptor, const std::string& label,
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& target);
+  // `name` in an opened folder, which must stay open. A link of that name is replaced, not followed; `label`
+  // is for messages.
+  AtomicFile(int folder, const std::string& name, std::filesystem::path label);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -57,7 +60,11 @@ class AtomicFile {
   void replace();  // without waiting for the disk: a crash of the machine may leave any content
 
  private:
-  std::filesystem::path target_, temporary_;
+  void open();
+
+  std::filesystem::path label_;
+  int folder_;                      // what the names are relative to
+  std::string target_, temporary_;  // of the second there is a file while it is not empty
   int descriptor_ = -1;
 };
 

@@ -18,6 +18,7 @@
 #include "cli/sizes.h"
 #include "cli/terminal.h"
 #include "cli/train/graph_file.h"
+#include "cli/trust.h"
 #include "codegen/kernel.h"
 #include "compile/program.h"
 #include "systole/compile/passes.h"
@@ -30,6 +31,7 @@ struct Options {
   std::string file, target = "cpu";
   std::vector<std::string> sizes;
   bool explain = false, regions = false, source = false;
+  Trust trust;
 };
 
 struct TargetChoice {
@@ -93,7 +95,7 @@ ir::Graph graph_of(const Options& options) {
     return bench::step_graph(work);
   }
   if (const std::string message = misnamed_step(options.file); !message.empty()) throw UsageError(message);
-  return bound(read_graph(options.file), options.sizes);
+  return bound(read_graph(options.file, options.trust), options.sizes);
 }
 
 void add_kernels(const lower::Program& program, const std::string& prefix, codegen::Dialect dialect,
@@ -169,6 +171,7 @@ Action add_compile(App& app) {
   app.add_option("--size", options->sizes, "the value of a symbolic size, e.g. N=32")
       ->type_name("NAME=NUMBER")
       ->allow_extra_args(false);
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n  systole compile T1 --explain\n  systole compile runs/mnist --size N=64\n  systole "
       "compile step.sir --target cuda --source > "

@@ -11,6 +11,7 @@
 #include "cli/sizes.h"
 #include "cli/terminal.h"
 #include "cli/train/graph_file.h"
+#include "cli/trust.h"
 #include "codegen/stablehlo.h"
 
 namespace systole::cli {
@@ -20,10 +21,11 @@ namespace {
 struct Options {
   std::string file, format = "stablehlo", out;
   std::vector<std::string> sizes;
+  Trust trust;
 };
 
 int write(const Options& options) {
-  const std::string text = codegen::stablehlo(bound(read_graph(options.file), options.sizes));
+  const std::string text = codegen::stablehlo(bound(read_graph(options.file, options.trust), options.sizes));
   if (options.out.empty())
     put_data(text);
   else
@@ -45,6 +47,7 @@ Action add_export(App& app) {
   app.add_option("--size", options->sizes, "the value of a symbolic size, e.g. N=32")
       ->type_name("NAME=NUMBER")
       ->allow_extra_args(false);
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n  systole export model.sir -o model.mlir\n  systole export model.sir --size N=32\n"
       "  systole export runs/mnist --size N=1 -o mnist.mlir\n\nThe graph of a saved model takes its inputs, "

@@ -36,13 +36,15 @@ void set_shardings(Graph& graph, std::int32_t first, const ir::Node& composite, 
 
 using Keep = std::function<bool(const ir::Node&)>;
 
-ir::Graph inlined(const ir::Graph& graph, Subgraphs& subgraphs, const Keep& keep) {
+ir::Graph inlined(const ir::Graph& graph, Subgraphs& subgraphs, const Keep& keep, KeptBodies bodies) {
   const auto rule = [&](const ir::Rewrite& r) -> std::optional<Values> {
-    if (r.node.op == Op::composite && keep && keep(r.node))
+    const bool is_kept = r.node.op == Op::composite && keep && keep(r.node);
+    if (is_kept && bodies == KeptBodies::as_they_are)
       return ir::copy_node(r.graph, r.node, r.operands, r.node.graphs);
     std::vector<ir::GraphRef> graphs =
-        subgraphs.turned(r.node, [&](const ir::Graph& g) { return inlined(g, subgraphs, keep); });
-    if (r.node.op != Op::composite) return ir::copy_node(r.graph, r.node, r.operands, std::move(graphs));
+        subgraphs.turned(r.node, [&](const ir::Graph& g) { return inlined(g, subgraphs, keep, bodies); });
+    if (r.node.op != Op::composite || is_kept)
+      return ir::copy_node(r.graph, r.node, r.operands, std::move(graphs));
     const std::int32_t first = r.graph.size();
     Values results = ir::inline_graph(r.graph, *graphs[0], r.operands);
     set_scope(r.graph, first, r.node);
@@ -56,9 +58,9 @@ ir::Graph inlined(const ir::Graph& graph, Subgraphs& subgraphs, const Keep& keep
 
 ir::Graph inline_composites(const ir::Graph& graph) { return inline_composites_except(graph, {}); }
 
-ir::Graph inline_composites_except(const ir::Graph& graph, const Keep& keep) {
+ir::Graph inline_composites_except(const ir::Graph& graph, const Keep& keep, KeptBodies bodies) {
   Subgraphs subgraphs;
-  return inlined(graph, subgraphs, keep);
+  return inlined(graph, subgraphs, keep, bodies);
 }
 
 }  // namespace systole::passes

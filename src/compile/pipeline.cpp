@@ -14,6 +14,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "compile/verifying.h"
+#include "ir/composite_check.h"
 #include "systole/compile/passes.h"
 #include "systole/ir/text.h"
 
@@ -91,6 +92,14 @@ bool verify_wanted() {
 #endif
 }
 
+void check_made(const ir::Graph& graph, std::string_view step) {
+  try {
+    verify_wanted() ? ir::verify(graph) : ir::check_composites(graph);
+  } catch (const Error& error) {
+    throw error.within(fmt::format("after pass {}", step));
+  }
+}
+
 std::span<const Pass> kernel_passes() { return kKernel; }
 std::span<const Pass> standard_passes() { return kStandard; }
 
@@ -104,16 +113,11 @@ ir::Graph run_passes(ir::Graph graph, std::span<const Pass> passes) {
     for (const Pass& pass : passes) {
       graph = pass.run(graph);
       dump.write(graph, pass.name);
-      if (!verified) continue;
-      try {
-        ir::verify(graph);
-        if (constant_bytes(graph) > most_constants)
-          throw Error(ErrorKind::kInternal, "constants",
-                      "a pass makes more bytes of them than a graph may have", std::to_string(most_constants),
-                      std::to_string(constant_bytes(graph)));
-      } catch (const Error& error) {
-        throw error.within(fmt::format("after pass {}", pass.name));
-      }
+      check_made(graph, pass.name);
+      if (verified && constant_bytes(graph) > most_constants)
+        throw Error(ErrorKind::kInternal, fmt::format("after pass {}: constants", pass.name),
+                    "a pass makes more bytes of them than a graph may have", std::to_string(most_constants),
+                    std::to_string(constant_bytes(graph)));
     }
     if (graph.same_structure(before)) break;
   }

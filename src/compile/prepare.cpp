@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "compile/program.h"
+#include "compile/verifying.h"
 #include "compile/widen.h"
 #include "ir/composite_check.h"
 #include "systole/compile/passes.h"
@@ -25,19 +26,21 @@ using ir::Op;
 bool has_look_alike(const ir::Graph& graph, std::set<const ir::Graph*>& seen) {
   if (!seen.insert(&graph).second) return false;
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const ir::Node& node) {
-    if (node.op == Op::composite && ir::definition_of(node) != nullptr) return false;
-    return node.op == Op::composite || std::any_of(node.graphs.begin(), node.graphs.end(),
-                                                   [&](const auto& g) { return has_look_alike(*g, seen); });
+    if (node.op == Op::composite && ir::definition_of(node) == nullptr) return true;
+    return std::any_of(node.graphs.begin(), node.graphs.end(),
+                       [&](const auto& g) { return has_look_alike(*g, seen); });
   });
 }
 
 // Only what fits a registered definition stays whole: targets find composites by name, their own among them,
-// and read operands by position.
+// and read operands by position. A body is looked into as well, since it takes the place of a composite that
+// no target claims.
 ir::Graph without_look_alikes(const ir::Graph& graph) {
   std::set<const ir::Graph*> seen;
   if (!has_look_alike(graph, seen)) return graph;
   return passes::inline_composites_except(
-      graph, [](const ir::Node& node) { return ir::definition_of(node) != nullptr; });
+      graph, [](const ir::Node& node) { return ir::definition_of(node) != nullptr; },
+      passes::KeptBodies::inlined_too);
 }
 
 }  // namespace
@@ -59,9 +62,14 @@ ir::Graph prepared(const ir::Graph& graph, const Target& target, bool optimize) 
         log(LogLevel::info, fmt::format("{}: {}", target.name(), claim.reason));
     return std::any_of(claims.begin(), claims.end(), [](const Claim& claim) { return bool(claim); });
   };
-  ir::Graph made =
-      widened(passes::inline_composites_except(target.restated(without_look_alikes(graph)), is_claimed));
-  return optimize ? target.adapted(passes::run_passes(std::move(made), passes::kernel_passes())) : made;
+  const ir::Graph restated = target.restated(without_look_alikes(graph));
+  passes::check_made(restated, "restated");
+  ir::Graph made = widened(passes::inline_composites_except(restated, is_claimed));
+  passes::check_made(made, "inlined");
+  if (!optimize) return made;
+  made = target.adapted(passes::run_passes(std::move(made), passes::kernel_passes()));
+  passes::check_made(made, "adapted");
+  return made;
 }
 
 }  // namespace systole::lower

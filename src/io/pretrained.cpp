@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/beneath.h"
 #include "base/file.h"
 #include "io/json.h"
 #include "systole/base/error.h"
@@ -26,22 +27,34 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kLargestConfig = 1 << 24;
 constexpr std::int64_t kLargestSize = 1 << 30;  // of an axis; what memory lacks is refused by who asks for it
 
+constexpr const char* kConfig = "config.json";
+
 fs::path config_beside(const fs::path& place) {
   std::error_code code;
-  if (fs::is_directory(place, code)) return place / "config.json";
-  return place.filename() == "config.json" ? place : place.parent_path() / "config.json";
+  if (fs::is_directory(place, code)) return place / kConfig;
+  return place.filename() == kConfig ? place : place.parent_path() / kConfig;
+}
+
+std::string read_config(const fs::path& place, const ReadOptions& options) {
+  std::error_code code;
+  const bool is_folder = fs::is_directory(place, code);
+  if (is_folder || place.filename() != kConfig)
+    return read_text_beneath(is_folder ? place : place.parent_path(), kConfig,
+                             options.follow_links ? LinkRule::any : LinkRule::inside, kLargestConfig);
+  const std::unique_ptr<ByteSource> source = open_file(place, kLargestConfig);
+  if (source->size() > kLargestConfig)
+    throw Error(ErrorKind::kLimit, place.string(), "the file is too large for a model's description",
+                fmt::format("at most {} bytes", kLargestConfig), fmt::format("{}", source->size()));
+  std::string text(static_cast<std::size_t>(source->size()), '\0');
+  source->read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 // The plain values of the outermost object, and the first of its "architectures".
 class Config {
  public:
-  explicit Config(const fs::path& place) : file_(config_beside(place)) {
-    const std::unique_ptr<ByteSource> source = open_file(file_, kLargestConfig);
-    if (source->size() > kLargestConfig)
-      throw Error(ErrorKind::kLimit, file_.string(), "the file is too large for a model's description",
-                  fmt::format("at most {} bytes", kLargestConfig), fmt::format("{}", source->size()));
-    std::string text(static_cast<std::size_t>(source->size()), '\0');
-    source->read(0, std::as_writable_bytes(std::span(text)));
+  Config(const fs::path& place, const ReadOptions& options) : file_(config_beside(place)) {
+    std::string text = read_config(place, options);
     JsonReader in(text, file_.string());
     in.begin_object();
     for (std::string_view key; in.next_key(key);) {
@@ -186,12 +199,12 @@ bool has_pretrained_config(const fs::path& place) {
   return fs::exists(config_beside(place), code);
 }
 
-std::string pretrained_family(const fs::path& place) {
-  return Config(place).family_of({"gpt2", "bert", "roberta"});
+std::string pretrained_family(const fs::path& place, const ReadOptions& options) {
+  return Config(place, options).family_of({"gpt2", "bert", "roberta"});
 }
 
-nn::models::Gpt2Options gpt2_options(const fs::path& place) {
-  const Config config(place);
+nn::models::Gpt2Options gpt2_options(const fs::path& place, const ReadOptions& read) {
+  const Config config(place, read);
   config.family_of({"gpt2"});
   config.refuse_unless(config.flag("scale_attn_weights", true), "scale_attn_weights", "true");
   config.refuse_unless(!config.flag("scale_attn_by_inverse_layer_idx", false),
@@ -211,8 +224,8 @@ nn::models::Gpt2Options gpt2_options(const fs::path& place) {
   return options;
 }
 
-nn::models::BertOptions bert_options(const fs::path& place) {
-  const Config config(place);
+nn::models::BertOptions bert_options(const fs::path& place, const ReadOptions& read) {
+  const Config config(place, read);
   const bool roberta = config.family_of({"bert", "roberta"}) == "roberta";
   config.refuse_unless(config.word("position_embedding_type", "absolute") == "absolute",
                        "position_embedding_type", "absolute");

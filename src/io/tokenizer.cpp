@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/beneath.h"
 #include "base/file.h"
 #include "io/json.h"
 #include "io/tokenizer_pattern.h"
@@ -154,22 +155,24 @@ struct Tokenizer::State {
 
 namespace {
 
-std::filesystem::path existing(const std::filesystem::path& folder, const char* name, const char* other) {
+const char* existing(const std::filesystem::path& folder, const char* name, const char* other) {
   std::error_code ignored;
   for (const char* file : {name, other})
-    if (std::filesystem::exists(folder / file, ignored)) return folder / file;
+    if (std::filesystem::exists(std::filesystem::symlink_status(folder / file, ignored))) return file;
   throw Error(ErrorKind::kNotFound, folder.string(), "a tokenizer's file is missing",
               std::string(name) + " or " + other);
 }
 
 }  // namespace
 
-Tokenizer Tokenizer::gpt2(const std::filesystem::path& folder) {
-  require_gpt2_pattern(folder);
+Tokenizer Tokenizer::gpt2(const std::filesystem::path& folder, const ReadOptions& options) {
+  const LinkRule rule = options.follow_links ? LinkRule::any : LinkRule::inside;
+  require_gpt2_pattern(folder, rule);
   auto state = std::make_shared<State>();
-  const std::filesystem::path names = existing(folder, "encoder.json", "vocab.json");
+  const char* const names_file = existing(folder, "encoder.json", "vocab.json");
+  const std::filesystem::path names = folder / names_file;
   std::unordered_map<std::string, int> ids;
-  std::string text = read_text_file(names);
+  std::string text = read_text_beneath(folder, names_file, rule);
   JsonReader in(text, names.string());
   in.begin_object();
   for (std::string_view key; in.next_key(key);) {
@@ -204,8 +207,9 @@ Tokenizer Tokenizer::gpt2(const std::filesystem::path& folder) {
   }
   if (const auto at = ids.find(std::string(kEndOfText)); at != ids.end()) state->end_of_text = at->second;
 
-  const std::filesystem::path pairs = existing(folder, "vocab.bpe", "merges.txt");
-  const std::string lines = read_text_file(pairs);
+  const char* const pairs_file = existing(folder, "vocab.bpe", "merges.txt");
+  const std::filesystem::path pairs = folder / pairs_file;
+  const std::string lines = read_text_beneath(folder, pairs_file, rule);
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < lines.size();) {
     const std::size_t end = std::min(lines.find('\n', begin), lines.size());

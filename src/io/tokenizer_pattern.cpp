@@ -204,7 +204,7 @@ bool check_added_words(const fs::path& file, JsonReader& in) {
 
 }  // namespace
 
-void require_gpt2_pattern(const fs::path& folder) {
+void require_gpt2_pattern(const fs::path& folder, LinkRule rule) {
   using Check = bool (*)(const fs::path&, JsonReader&);
   constexpr std::pair<const char*, Check> kFiles[] = {{"tokenizer.json", check_tokenizer},
                                                       {"added_tokens.json", check_added_words},
@@ -213,8 +213,8 @@ void require_gpt2_pattern(const fs::path& folder) {
   for (const auto& [name, check] : kFiles) {
     const fs::path file = folder / name;
     std::error_code code;
-    if (!fs::exists(file, code)) continue;
-    std::string text = read_text_file(file);
+    if (!fs::exists(fs::symlink_status(file, code))) continue;
+    std::string text = read_text_beneath(folder, name, rule);
     JsonReader in(text, file.string());
     if (check(file, in)) return;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -107,7 +108,25 @@ std::optional<Error> answer_to(const CompositeDef& def, const Node& node, std::s
   return misfit;
 }
 
+void check_composites(const Graph& graph, std::set<const Graph*>& done) {
+  if (!done.insert(&graph).second) return;
+  for (std::int32_t i = 0; i < graph.size(); ++i) {
+    const Node& node = graph.node(i);
+    for (const GraphRef& g : node.graphs) check_composites(*g, done);
+    if (node.op != Op::composite) continue;
+    Types operands;
+    for (const ValueId v : node.operands) operands.push_back(graph.type(v));
+    if (const std::optional<Error> misfit = composite_misfit(node, operands))
+      throw misfit->within(fmt::format("graph @{}, node {}", graph.name(), i));
+  }
+}
+
 }  // namespace
+
+void check_composites(const Graph& graph) {
+  std::set<const Graph*> done;
+  check_composites(graph, done);
+}
 
 std::optional<Error> composite_misfit(const Node& node, std::span<const Type> operands) {
   const CompositeDef* const def = find_composite(node.as<CompositeAttrs>().name);

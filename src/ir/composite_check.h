@@ -17,6 +17,10 @@ namespace systole::ir {
 // numbers. Answers are kept, so asking again is cheap.
 std::optional<Error> composite_misfit(const Node& node, std::span<const Type> operands);
 
+// Throws the first misfit of the graph and its sub-graphs, with its place. Much less than verify():
+// composites alone are looked at.
+void check_composites(const Graph& graph);
+
 // The registered definition that the node fits; null when there is none, or when that is not known yet.
 const CompositeDef* definition_of(const Node& composite);
 

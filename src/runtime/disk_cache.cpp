@@ -1,5 +1,6 @@
 #include "runtime/disk_cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,7 +91,7 @@ Head head_of(const CacheKey& key, std::string_view value) {
 // else may have written it. The opened folder is checked and used: whoever owns the folders above it, which
 // may be /tmp, can make the name lead elsewhere, but not to a folder of ours that others write to.
 struct Place {
-  Descriptor folder;
+  Descriptor folder{-1};
   int code = 0;  // errno, when it could not be opened
   std::string refusal;
 };
@@ -110,38 +111,78 @@ Place open_place(const fs::path& folder) {
 }
 
 // An entry, by the name in the opened folder; null when there is none. A link, pipe or folder in its place is
-// kParse, as a damaged file is.
+// kParse, as a damaged file is, and so is what another user wrote: there was a time when others could.
 std::unique_ptr<ByteSource> open_entry(const Place& place, const fs::path& file) {
-  const int opened = ::openat(place.folder.get(), file.filename().c_str(),
-                              O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-  if (opened >= 0) return regular_file(opened, file);
+  Descriptor opened(::openat(place.folder.get(), file.filename().c_str(),
+                             O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  struct stat info{};
+  if (opened.get() >= 0 && ::fstat(opened.get(), &info) == 0) {
+    if (info.st_uid != ::geteuid() && info.st_uid != 0)
+      throw Error(ErrorKind::kParse, file.string(), "it belongs to another user");
+    return regular_file(opened.release(), file);
+  }
   if (errno == ENOENT) return nullptr;
   throw Error(errno == ELOOP ? ErrorKind::kParse : ErrorKind::kIo, file.string(),
               errno == ELOOP ? "a link" : fmt::format("cannot open: {}", std::strerror(errno)));
 }
 
 struct File {
-  fs::path path;
+  std::string name;
   std::uint64_t bytes;
-  fs::file_time_type used;
+  std::chrono::nanoseconds used;  // since 1970
 };
 
-// The files of a folder whose names end so; other processes may remove some meanwhile.
-std::vector<File> files_in(const fs::path& folder, std::string_view ending) {
+// The files of an opened folder whose names end so; other processes may remove some meanwhile.
+std::vector<File> files_in(const Place& place, std::string_view ending) {
   std::vector<File> files;
-  std::error_code code;
-  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
-    std::error_code gone;
-    if (!it->path().filename().string().ends_with(ending) || !it->is_regular_file(gone)) continue;
-    const std::uintmax_t bytes = it->file_size(gone);
-    const fs::file_time_type used = it->last_write_time(gone);
-    if (!gone) files.push_back({it->path(), bytes, used});
+  if (place.folder.get() < 0) return files;
+  const int opened = ::openat(place.folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0) return files;
+  DIR* const list = ::fdopendir(opened);
+  if (list == nullptr) {
+    ::close(opened);
+    return files;
+  }
+  const std::unique_ptr<DIR, int (*)(DIR*)> owner(list, ::closedir);
+  while (const dirent* const entry = ::readdir(list)) {
+    const std::string_view name = entry->d_name;
+    struct stat info{};
+    if (!name.ends_with(ending) || ::fstatat(opened, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(info.st_mode))
+      continue;
+    files.push_back(
+        {std::string(name), static_cast<std::uint64_t>(info.st_size),
+         std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec)});
   }
   return files;
 }
 
+bool remove_in(const Place& place, const std::string& name) {
+  if (place.folder.get() < 0) return false;
+  if (::unlinkat(place.folder.get(), name.c_str(), 0) == 0) return true;
+  return errno == EISDIR && ::unlinkat(place.folder.get(), name.c_str(), AT_REMOVEDIR) == 0;
+}
+
 void note(LogLevel level, const fs::path& file, std::string_view what) {
   if (log_enabled(level)) log(level, fmt::format("cache {}: {}", file.string(), what));
+}
+
+void trim(const Place& place, const fs::path& folder, std::uint64_t limit) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  for (const File& file : files_in(place, ".tmp"))
+    if (now - file.used > kAbandoned) remove_in(place, file.name);
+  std::vector<File> files = files_in(place, kEnding);
+  std::uint64_t bytes = 0;
+  for (const File& file : files) bytes += file.bytes;
+  if (bytes <= limit) return;
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
+  // A tenth more than needed, so that a full cache is not trimmed at every entry; the newest stays.
+  const std::uint64_t goal = limit - limit / 10;
+  for (std::size_t i = 0; i + 1 < files.size() && bytes > goal; ++i) {
+    note(LogLevel::debug, folder / files[i].name, "removed: over the limit");
+    remove_in(place, files[i].name);
+    bytes -= files[i].bytes;
+  }
 }
 
 // What keeps the cache from being used. Of the folder, not of the file: a full disk or a folder without the
@@ -189,8 +230,9 @@ DiskCache::DiskCache(fs::path folder, std::uint64_t limit, std::chrono::millisec
 
 std::optional<std::string> DiskCache::find(const CacheKey& key) const {
   const fs::path file = folder_ / key.file_name();
+  Place place;
   try {
-    const Place place = open_place(folder_);
+    place = open_place(folder_);
     if (place.code == ENOENT) return std::nullopt;
     if (!place.refusal.empty()) {
       warn_of(folder_, "not used: " + place.refusal);
@@ -211,7 +253,7 @@ std::optional<std::string> DiskCache::find(const CacheKey& key) const {
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kParse) {  // the program is compiled and stored again
       note(LogLevel::info, file, error.what());
-      remove(key);
+      remove_in(place, key.file_name());
     } else if (error.kind() != ErrorKind::kNotFound) {
       warn_of(folder_, "cannot be read: " + error.message());
     }
@@ -228,15 +270,15 @@ void DiskCache::store(const CacheKey& key, std::string_view value) const {
     std::error_code code;
     if (folder_.has_parent_path()) fs::create_directories(folder_.parent_path(), code);
     (void)::mkdir(folder_.c_str(), 0700);  // it may be there; opening it tells
-    if (const Place place = open_place(folder_); !place.refusal.empty())
-      return warn_of(folder_, "not used: " + place.refusal);
+    const Place place = open_place(folder_);
+    if (!place.refusal.empty()) return warn_of(folder_, "not used: " + place.refusal);
     const Head head = head_of(key, value);
-    AtomicFile out(file);
+    AtomicFile out(place.folder.get(), key.file_name(), file);
     out.write(std::as_bytes(std::span(&head, 1)));
     out.write(std::as_bytes(std::span(value)));
     out.replace();
     note(LogLevel::debug, file, "stored");
-    trim();
+    trim(place, folder_, limit_);
   } catch (const Error& error) {
     warn_of(folder_, "cannot be written: " + error.message());
   } catch (const std::exception& error) {  // no memory for it
@@ -244,29 +286,7 @@ void DiskCache::store(const CacheKey& key, std::string_view value) const {
   }
 }
 
-void DiskCache::remove(const CacheKey& key) const {
-  std::error_code code;
-  fs::remove(folder_ / key.file_name(), code);
-}
-
-void DiskCache::trim() const {
-  std::error_code code;
-  const auto now = fs::file_time_type::clock::now();
-  for (const File& file : files_in(folder_, ".tmp"))
-    if (now - file.used > kAbandoned) fs::remove(file.path, code);
-  std::vector<File> files = files_in(folder_, kEnding);
-  std::uint64_t bytes = 0;
-  for (const File& file : files) bytes += file.bytes;
-  if (bytes <= limit_) return;
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
-  // A tenth more than needed, so that a full cache is not trimmed at every entry; the newest stays.
-  const std::uint64_t goal = limit_ - limit_ / 10;
-  for (std::size_t i = 0; i + 1 < files.size() && bytes > goal; ++i) {
-    note(LogLevel::debug, files[i].path, "removed: over the limit");
-    fs::remove(files[i].path, code);
-    bytes -= files[i].bytes;
-  }
-}
+void DiskCache::remove(const CacheKey& key) const { remove_in(open_place(folder_), key.file_name()); }
 
 std::string DiskCache::refusal() const {
   fs::path place = folder_;  // or the nearest above it that is there, in which it would be made
@@ -287,16 +307,16 @@ std::string DiskCache::refusal() const {
 
 DiskCache::Usage DiskCache::usage() const {
   Usage usage;
-  for (const File& file : files_in(folder_, kEnding)) usage = {usage.entries + 1, usage.bytes + file.bytes};
+  for (const File& file : files_in(open_place(folder_), kEnding))
+    usage = {usage.entries + 1, usage.bytes + file.bytes};
   return usage;
 }
 
 DiskCache::Usage DiskCache::clear() const {
   Usage removed;
-  for (const File& file : files_in(folder_, kEnding)) {
-    std::error_code code;
-    if (fs::remove(file.path, code)) removed = {removed.entries + 1, removed.bytes + file.bytes};
-  }
+  const Place place = open_place(folder_);
+  for (const File& file : files_in(place, kEnding))
+    if (remove_in(place, file.name)) removed = {removed.entries + 1, removed.bytes + file.bytes};
   return removed;
 }
 

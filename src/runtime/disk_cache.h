@@ -65,8 +65,6 @@ class DiskCache {
   std::uint64_t limit() const { return limit_; }
 
  private:
-  void trim() const;
-
   std::filesystem::path folder_;
   std::uint64_t limit_;
   std::chrono::milliseconds least_;

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "base/file.h"
@@ -14,6 +12,7 @@
 #include "systole/train/checkpoint.h"
 #include "systole/train/tensorboard.h"
 #include "systole/train/trainer.h"
+#include "train/state_text.h"
 
 namespace systole::training {
 
@@ -68,12 +67,12 @@ class Watch {
   }
   std::string text() const { return best_ ? fmt::format("{} {:.4f}", name_, *best_) : name_; }
 
-  std::string state() const { return best_ ? fmt::format("{} {:a} {}", waited_, *best_, name_) : ""; }
-  void restore(const std::string& text) {
-    std::istringstream in(text);
-    std::string best;
-    if (!(in >> waited_ >> best >> name_)) return reset();
-    best_ = std::strtod(best.c_str(), nullptr);
+  WatchState state() const { return {waited_, best_, name_}; }
+  void restore(WatchState state) {
+    if (!state.best) return reset();
+    waited_ = state.waited;
+    best_ = state.best;
+    name_ = std::move(state.name);
   }
 
  private:
@@ -125,14 +124,13 @@ class EarlyStopping final : public Callback {
     run.say(fmt::format("the weights are those of epoch {}", best_epoch_));
   }
   State state() const override {
-    return {fmt::format("{} {} {}", best_epoch_, epochs_, watch_.state()), best_};
+    return {EarlyStoppingState{best_epoch_, epochs_, watch_.state()}.text(), best_};
   }
   void restore(const State& state) override {
-    std::istringstream in(state.text);
-    std::string rest;
-    in >> best_epoch_ >> epochs_;
-    std::getline(in, rest);
-    watch_.restore(rest);
+    EarlyStoppingState known = parse_early_stopping_state(state.text);
+    best_epoch_ = known.best_epoch;
+    epochs_ = known.epochs;
+    watch_.restore(std::move(known.watch));
     best_ = state.arrays;
   }
 
@@ -171,8 +169,8 @@ class ModelFile final : public Callback {
       name.replace(at, 7, std::to_string(run.epoch()));
     run.trainer().save(name, options_.save);
   }
-  State state() const override { return {watch_.state()}; }
-  void restore(const State& state) override { watch_.restore(state.text); }
+  State state() const override { return {watch_.state().text()}; }
+  void restore(const State& state) override { watch_.restore(parse_watch_state(state.text, name())); }
 
  private:
   ModelFileOptions options_;
@@ -217,7 +215,12 @@ class TensorBoard final : public Callback {
   }
   void end(Run&) override { writer_.reset(); }
   State state() const override { return {std::to_string(written_)}; }
-  void restore(const State& state) override { written_ = std::atoll(state.text.c_str()); }
+  void restore(const State& state) override {
+    if (state.text.empty()) return;
+    StateText in(state.text, name());
+    written_ = in.count();
+    in.end();
+  }
 
  private:
   TensorBoardOptions options_;
@@ -271,13 +274,11 @@ class ReduceOnPlateau final : public Callback {
     run.trainer().optimizer().set_lrs(rates);
     run.say(fmt::format("no better {}: the learning rate is now {:.4g}", watch_.text(), rates[0]));
   }
-  State state() const override { return {fmt::format("{} {}", cooldown_, watch_.state())}; }
+  State state() const override { return {PlateauState{cooldown_, watch_.state()}.text()}; }
   void restore(const State& state) override {
-    std::istringstream in(state.text);
-    std::string rest;
-    in >> cooldown_;
-    std::getline(in, rest);
-    watch_.restore(rest);
+    PlateauState known = parse_plateau_state(state.text);
+    cooldown_ = known.cooldown;
+    watch_.restore(std::move(known.watch));
   }
 
  private:

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "backend/tuning.h"
+#include "base/file.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/whole_number.h"
@@ -64,6 +65,12 @@ void remove_left_over(const fs::path& folder) {
     for (const std::string& name : names) fs::remove(folder / name, code);
   } catch (const Error&) {
   }
+}
+
+// One that was found in a folder: a pipe of that name would be waited for.
+Checkpoint load_found(const fs::path& file) {
+  (void)open_regular_file(file);
+  return load_checkpoint(file);
 }
 
 void remove_file(const fs::path& file) {
@@ -250,7 +257,7 @@ std::optional<Checkpoint> CheckpointFolder::load(std::vector<std::string>* skipp
   const std::vector<Entry> entries = list();
   std::string reasons;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) try {
-      return load_checkpoint(entry->file);
+      return load_found(entry->file);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kOutOfMemory) throw;
       log(LogLevel::warn, fmt::format("checkpoint: passing over {}: {}", entry->file.string(), error.what()));
@@ -265,7 +272,7 @@ std::optional<Checkpoint> CheckpointFolder::load(std::vector<std::string>* skipp
 Checkpoint CheckpointFolder::load(std::int64_t step) const {
   std::vector<std::int64_t> steps;
   for (const Entry& entry : list()) {
-    if (entry.step == step) return load_checkpoint(entry.file);
+    if (entry.step == step) return load_found(entry.file);
     steps.push_back(entry.step);
   }
   throw Error(ErrorKind::kNotFound, folder_.string(), fmt::format("no checkpoint of step {}", step),
@@ -275,7 +282,7 @@ Checkpoint CheckpointFolder::load(std::int64_t step) const {
 std::optional<Checkpoint> CheckpointFolder::load_best() const {
   std::error_code code;
   if (!fs::exists(best_file(), code)) return std::nullopt;
-  return load_checkpoint(best_file());
+  return load_found(best_file());
 }
 
 void CheckpointFolder::clear() {

@@ -110,7 +110,8 @@ class EventReader {
 
 Scalars read_scalars(const std::filesystem::path& log) {
   std::vector<std::filesystem::path> files;
-  if (std::filesystem::is_directory(log)) {
+  const bool is_folder = std::filesystem::is_directory(log);
+  if (is_folder) {
     for (const auto& entry : std::filesystem::directory_iterator(log))
       if (entry.path().filename().string().find("tfevents") != std::string::npos)
         files.push_back(entry.path());
@@ -122,7 +123,7 @@ Scalars read_scalars(const std::filesystem::path& log) {
   }
   Scalars scalars;
   for (const std::filesystem::path& file : files) {
-    const auto source = open_file(file);
+    const auto source = is_folder ? open_regular_file(file) : open_file(file);
     const std::string name = file.string();
     io::RecordReader records(*source, name);
     EventReader events(scalars);

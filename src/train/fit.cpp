@@ -6,18 +6,16 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <exception>
 #include <map>
-#include <sstream>
 #include <utility>
 #include <variant>
 
 #include "base/folder_lock.h"
 #include "base/log.h"
-#include "base/whole_number.h"
 #include "systole/base/error.h"
 #include "systole/train/checkpoint.h"
+#include "train/fit_state.h"
 #include "train/interrupt.h"
 #include "train/late_notice.h"
 #include "train/progress.h"
@@ -48,19 +46,6 @@ class Abandoning {
   const std::vector<CallbackRef>& callbacks_;
   const int before_ = std::uncaught_exceptions();
 };
-
-// Numbers as text, without loss.
-std::string exact(const std::vector<double>& numbers) {
-  std::string text;
-  for (const double x : numbers) text += fmt::format("{}{:a}", text.empty() ? "" : " ", x);
-  return text;
-}
-std::vector<double> from_exact(const std::string& text) {
-  std::vector<double> numbers;
-  std::istringstream in(text);
-  for (std::string word; in >> word;) numbers.push_back(std::strtod(word.c_str(), nullptr));
-  return numbers;
-}
 
 void check(bool holds, const char* option, const char* expected, double got) {
   if (!holds)
@@ -148,8 +133,11 @@ struct Fit final : Run {
     }
     const Abandoning abandoning(options_.callbacks);
     for (const CallbackRef& callback : options_.callbacks) callback->begin(*this);
-    for (std::size_t i = 0; i < callback_states_.size(); ++i)
-      options_.callbacks[i]->restore(callback_states_[i]);
+    for (std::size_t i = 0; i < callback_states_.size(); ++i) try {
+        options_.callbacks[i]->restore(callback_states_[i]);
+      } catch (const Error& error) {
+        throw error.within(where_);
+      }
     last_saved_ = now();
     const bool goes_ahead =
         is_accelerator(impl_.first_device()) &&
@@ -194,8 +182,10 @@ struct Fit final : Run {
       }
       if (ended_) break;
     }
-    notice.reset();
+    is_over_ = true;
     for (const CallbackRef& callback : options_.callbacks) callback->end(*this);
+    is_interrupted();  // a signal may come in the last checkpoint, or while the callbacks end
+    notice.reset();
     if (result_.interrupted) result_.signal = interrupt.signal();
     if (result_.interrupted)
       progress_.say(folder_ ? fmt::format("stopped after {} steps; {} has a checkpoint to go on from", step_,
@@ -295,11 +285,15 @@ struct Fit final : Run {
   // In the thread of the notice.
   std::string late_text(double seconds) const {
     const std::int64_t saved = saved_step_;
+    const char* const name = interrupt_->signal() == SIGTERM ? "SIGTERM" : "Ctrl-C";
+    if (is_over_)
+      return fmt::format("fit: {} came {:.0f} s ago and the end of a callback takes long. {} has all steps",
+                         name, seconds, folder_->folder().string());
     return fmt::format(
         "fit: {} came {:.0f} s ago and the checkpoint is not written yet: what is under way takes long. {} "
         "{}; "
         "give it more time before it is killed (docker stop --time, Slurm's KillWait)",
-        interrupt_->signal() == SIGTERM ? "SIGTERM" : "Ctrl-C", seconds, folder_->folder().string(),
+        name, seconds, folder_->folder().string(),
         saved > 0 ? fmt::format("has that of step {} so far", saved) : "has none so far");
   }
 
@@ -421,28 +415,16 @@ struct Fit final : Run {
     }
     // States of callbacks that this run does not have.
     std::erase_if(found->values, [](const auto& value) { return value.first.starts_with("callback."); });
-    const auto check_entry = [&](bool holds, const char* key, const std::string& expected) {
-      if (!holds)
-        throw Error(ErrorKind::kParse,
-                    fmt::format("{}: checkpoint of step {}", c.folder.string(), found->step),
-                    fmt::format("the metadata \"{}\"", key), expected, fmt::format("\"{}\"", text(key)));
-    };
-    const auto count = [&](const char* key) {
-      const std::optional<std::int64_t> value = whole_number(text(key));
-      check_entry(value && *value >= 0, key, "a whole number of 0 or more");
-      return *value;
-    };
-    const std::int64_t epoch = count("epoch"), done = count("done");
-    std::vector<double> sums = from_exact(text("sums"));
-    check_entry(sums.size() == sums_.size() + 1, "sums", fmt::format("{} numbers", sums_.size() + 1));
+    const std::string where = fmt::format("{}: checkpoint of step {}", c.folder.string(), found->step);
+    FitState state = parse_fit_state(found->metadata, sums_.size(), step_count(shape_), where);
     restore(impl_.state(), *found);
-    epoch_ = epoch;
-    done_ = done;
+    where_ = where;
+    epoch_ = state.epoch;
+    done_ = state.done;
     step_ = saved_step_ = found->step;
-    samples_ = sums.back();
-    sums.pop_back();
-    sums_ = std::move(sums);
-    history_ = History::parse_csv(text("history"), c.folder.string());
+    samples_ = state.samples;
+    sums_ = std::move(state.sums);
+    history_ = std::move(state.history);
     for (const std::string& name : history_.names())
       if (const std::optional<double> value = history_.last(name); value && name != "lr" && name != "seconds")
         logs_.set(name, *value);
@@ -451,15 +433,10 @@ struct Fit final : Run {
   }
 
   void save() {
-    std::vector<double> sums = sums_;
-    sums.push_back(samples_);
-    Checkpoint copy = snapshot(step_, impl_.state(),
-                               {{"settings", settings()},
-                                {"tuning", tuning_choices()},
-                                {"epoch", std::to_string(epoch_)},
-                                {"done", std::to_string(done_)},
-                                {"sums", exact(sums)},
-                                {"history", history_.to_csv()}});
+    Checkpoint copy =
+        snapshot(step_, impl_.state(), {{"settings", settings()}, {"tuning", tuning_choices()}});
+    add_to(copy.metadata,
+           {.epoch = epoch_, .done = done_, .sums = sums_, .samples = samples_, .history = history_});
     const std::vector<std::string> keys = callback_keys();
     for (std::size_t i = 0; i < options_.callbacks.size(); ++i) {
       const std::string& prefix = keys[i];
@@ -492,6 +469,8 @@ struct Fit final : Run {
   const InterruptScope* interrupt_ = nullptr;
   double last_saved_ = 0;
   std::string settings_;
+  std::string where_;                  // the checkpoint that it goes on from
+  std::atomic<bool> is_over_ = false;  // all steps and checkpoints are done
   bool ended_ = false;
   bool is_cut_ = false;  // this epoch, before its last step
 };

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "systole/base/error.h"
 #include "systole/io.h"
 #include "systole/ir/text.h"
@@ -182,21 +183,28 @@ void SavedModel::save(const std::filesystem::path& file) const {
   training::write_model(file, state().model, state().graph, weights, state().metadata);
 }
 
+// Names and texts of the file are written out, so that none makes lines or moves a terminal's cursor.
 std::string SavedModel::summary() const {
-  std::string text = fmt::format("model {}\n", name());
+  std::string text = fmt::format("model {}\n", printable(name()));
   for (const Io& input : inputs())
-    text += fmt::format("  input   {}: {}\n", input.name, input.type.to_string());
+    text += fmt::format("  input   {}: {}\n", printable(input.name), input.type.to_string());
   for (const Io& output : outputs())
-    text += fmt::format("  output  {}: {}\n", output.name, output.type.to_string());
-  if (!classes().empty()) text += fmt::format("  classes {}\n", fmt::join(classes(), ", "));
-  for (const auto& [key, value] : metadata()) text += fmt::format("  {}: {}\n", key, value.substr(0, 80));
+    text += fmt::format("  output  {}: {}\n", printable(output.name), output.type.to_string());
+  std::string names;
+  for (const std::string& each : classes()) names += (names.empty() ? "" : ", ") + printable(each);
+  if (!names.empty()) text += fmt::format("  classes {}\n", names);
+  for (const auto& [key, value] : metadata()) {
+    std::size_t shown = std::min<std::size_t>({value.size(), value.find('\n'), 80});
+    while (shown < value.size() && (value[shown] & 0xC0) == 0x80) --shown;  // a character is not cut
+    text += fmt::format("  {}: {}\n", printable(key), printable(value.substr(0, shown)));
+  }
   std::size_t width = 0;
   std::int64_t count = 0, trainable = 0, bytes = 0;
   const Parameters all = variables();
-  for (const std::string& name : all.names()) width = std::max(width, name.size());
+  for (const std::string& each : all.names()) width = std::max(width, printable(each).size());
   for (const auto& [name, variable] : all) {
-    text +=
-        fmt::format("  {:<{}}  {:<20}  {:>12}\n", name, width, variable.type().to_string(), variable.size());
+    text += fmt::format("  {:<{}}  {:<20}  {:>12}\n", printable(name), width, variable.type().to_string(),
+                        variable.size());
     count += variable.size();
     bytes += variable.type().bytes();
     if (variable.trainable()) trainable += variable.size();

@@ -14,6 +14,7 @@
 #include <random>
 #include <vector>
 
+#include "systole/ir/composite.h"
 #include "systole/ir/graph.h"
 #include "systole/ops.h"
 
@@ -21,6 +22,7 @@ namespace systole::conformance {
 
 struct RandomOptions {
   bool smooth = false;  // in f64, and nothing whose derivative a rounding could turn round: for gradients
+  bool wide = false;    // also gathers, scatters, sorts, windows, running sums, convolutions and composites
 };
 
 struct Tracked {
@@ -102,7 +104,7 @@ class RandomGraph {
   }
 
   Step step() {
-    switch (below(12)) {
+    switch (below(options_.wide ? 24 : 12)) {
       case 0: return unary();
       case 1:
       case 2: return binary(any());
@@ -114,7 +116,19 @@ class RandomGraph {
       case 8: return reduced(any());
       case 9: return product(any());
       case 10: return selected();
-      default: return converted(any());
+      case 11: return converted(any());
+      case 12:
+      case 13: return gathered(any());
+      case 14:
+      case 15: return scattered(any());
+      case 16:
+      case 17: return sorted(any());
+      case 18:
+      case 19: return windowed(any());
+      case 20: return running(any());
+      case 21:
+      case 22: return convolved();
+      default: return composite();
     }
   }
 
@@ -285,6 +299,138 @@ class RandomGraph {
     Tracked y{ops::convert(x.value, to), x.size, x.error};
     const bool narrower = !is_float(x.value.dtype()) || epsilon(to) > epsilon(x.value.dtype());
     if (narrower) y.error += epsilon(to) * y.size;
+    return y;
+  }
+
+  std::int64_t size_of_axis(const Tracked& x, std::int64_t axis) const {
+    return x.value.shape()[static_cast<std::size_t>(axis)].value();
+  }
+
+  // Indices of an axis of `size`; some lie outside.
+  ir::Value random_indices(std::int64_t count, std::int64_t size) {
+    std::vector<std::int32_t> indices;
+    for (std::int64_t i = 0; i < count; ++i)
+      indices.push_back(static_cast<std::int32_t>(below(size + 2) - 1));
+    return graph_.constant(Literal::of<std::int32_t>({count}, indices));
+  }
+
+  Step gathered(const Tracked& x) {
+    if (x.value.rank() == 0) return {};
+    const std::int64_t axis = below(x.value.rank()), size = size_of_axis(x, axis);
+    if (size == 0) return {};
+    return moved(x, ops::take(x.value, random_indices(below(6), size), axis));
+  }
+
+  // Rows of y combined with those of x that the indices name; the same row may come several times.
+  Step scattered(const Tracked& x) {
+    if (x.value.rank() == 0 || x.value.dtype() == DType::boolean) return {};
+    const std::int64_t size = size_of_axis(x, 0), count = below(5) + 1;
+    if (size == 0) return {};
+    const Tracked y = any([&](const Tracked& t) { return t.value.dtype() == x.value.dtype(); }, x);
+    if (y.value.shape().count() == 0) return {};
+    const ir::Value number = ops::slice_axis(ops::reshape(y.value, {y.value.shape().count()}), 0, 0, 1);
+    Shape updates = x.value.shape();
+    updates[0] = count;
+    Ints windows;
+    for (std::int64_t i = 1; i < x.value.rank(); ++i) windows.push_back(i);
+    const std::int64_t which = below(is_rough(x) || is_rough(y) ? 2 : 4);
+    constexpr ops::Combine kCombines[] = {ops::Combine::sum, ops::Combine::set, ops::Combine::max,
+                                          ops::Combine::min};
+    ir::ScatterAttrs attrs{.combine = kCombines[which],
+                           .update_window_axes = windows,
+                           .inserted_axes = {0},
+                           .operand_batch_axes = {},
+                           .index_batch_axes = {},
+                           .index_map = {0},
+                           .index_vector_axis = 1};
+    const ir::Value value = ops::scatter(x.value, random_indices(count, size),
+                                         ops::broadcast_to(ops::reshape(number, {}), updates), attrs);
+    if (which != 0) return Tracked{value, std::max(x.size, y.size), std::max(x.error, y.error)};
+    const auto times = static_cast<double>(count);
+    Tracked z{value, x.size + times * y.size, x.error + times * y.error};
+    z.error += times * rounding(z, ir::Op::scatter);
+    return z;
+  }
+
+  // No number of a sorted axis moves further than the one that moved most.
+  Step sorted(const Tracked& x) {
+    if (x.value.rank() == 0 || x.value.dtype() == DType::boolean || is_rough(x)) return {};
+    return moved(x, ops::sort(x.value, below(x.value.rank()), coin()));
+  }
+
+  Step windowed(const Tracked& x) {
+    if (x.value.rank() == 0 || x.value.dtype() == DType::boolean || x.value.shape().count() == 0) return {};
+    ir::WindowAttrs attrs;
+    double count = 1;
+    for (std::int64_t i = 0; i < x.value.rank(); ++i) {
+      const std::int64_t window = below(std::min<std::int64_t>(3, size_of_axis(x, i))) + 1;
+      attrs.window.push_back(window);
+      attrs.strides.push_back(below(2) + 1);
+      attrs.pad_low.push_back(below(window));  // every window has an element
+      attrs.pad_high.push_back(below(window));
+      count *= static_cast<double>(window);
+    }
+    if (!coin() && !is_rough(x)) {
+      attrs.kind = coin() ? ops::Combine::max : ops::Combine::min;
+      return moved(x, ops::reduce_window(x.value, attrs));
+    }
+    attrs.kind = ops::Combine::sum;
+    Tracked y{ops::reduce_window(x.value, attrs), count * x.size, count * x.error};
+    y.error += rounding(y, ir::Op::reduce_window) * std::sqrt(count);
+    return y;
+  }
+
+  Step running(const Tracked& x) {
+    if (x.value.rank() == 0 || x.value.dtype() == DType::boolean) return {};
+    const std::int64_t axis = below(x.value.rank());
+    if (!coin() && !is_rough(x))
+      return moved(x, ops::cumulative(x.value, coin() ? ops::Combine::max : ops::Combine::min, axis, coin()));
+    const auto count = static_cast<double>(size_of_axis(x, axis));
+    Tracked y{ops::cumulative(x.value, ops::Combine::sum, axis, coin()), count * x.size, count * x.error};
+    y.error += rounding(y, ir::Op::cumulative) * std::sqrt(count);
+    return y;
+  }
+
+  // All of one value as a row, or as columns of three channels, under a kernel of another's first numbers.
+  Step convolved() {
+    const auto takes = [](const Tracked& t) {
+      return is_float(t.value.dtype()) && t.value.shape().count() >= 3;
+    };
+    const Tracked x = any(takes, pool_[0]);
+    const Tracked y =
+        any([&](const Tracked& t) { return takes(t) && t.value.dtype() == x.value.dtype(); }, x);
+    if (!takes(x)) return {};
+    const std::int64_t channels = coin() ? 3 : 1, all = x.value.shape().count(), length = all / channels;
+    const std::int64_t window = channels == 3 ? 1 : below(std::min<std::int64_t>(3, length)) + 1;
+    const auto first = [](const Tracked& t, std::int64_t count) {
+      return ops::slice_axis(ops::reshape(t.value, {t.value.shape().count()}), 0, 0, count);
+    };
+    ir::ConvolutionAttrs attrs;
+    attrs.layout = "b0f_o0i->b0f";
+    attrs.strides = {below(2) + 1};
+    attrs.pad_low = {below(2)};
+    attrs.pad_high = {below(2)};
+    const auto k = static_cast<double>(window * channels);
+    const ir::Value value =
+        ops::convolution(ops::reshape(first(x, length * channels), {1, length, channels}),
+                         ops::reshape(first(y, window * channels), {1, window, channels}), attrs);
+    Tracked z{value, k * x.size * y.size, k * (x.size * y.error + y.size * x.error + x.error * y.error)};
+    z.error += rounding(z, ir::Op::convolution) * std::sqrt(k);
+    return z;
+  }
+
+  // An error of its operands grows by no more than 2 in a softmax or its logarithm, whose derivative by all
+  // operands has rows that sum up to that at most.
+  Step composite() {
+    const Tracked x =
+        any([](const Tracked& t) { return is_float(t.value.dtype()) && t.value.rank() > 0; }, pool_[0]);
+    if (!is_float(x.value.dtype()) || x.value.rank() == 0) return {};
+    const std::int64_t axis = below(x.value.rank());
+    const char* const name = coin() ? "softmax" : "log_softmax";
+    const double size =
+        name[0] == 's' ? 1 : 2 * x.size + std::log(1.0 + static_cast<double>(size_of_axis(x, axis)));
+    Tracked y{ir::add_composite(name, ir::Values{x.value}, {{"axis", axis}})[0], size, 2 * x.error};
+    y.error += ir::find_composite(name)->tolerance * epsilon(x.value.dtype()) * std::max(1.0, size);
     return y;
   }
 

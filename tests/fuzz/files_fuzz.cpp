@@ -18,24 +18,30 @@ namespace {
 
 using namespace systole;
 
-// A folder of its own for the files of a tokenizer, in memory where the machine has such a file system.
-const std::filesystem::path& folder() {
+// A folder of its own for files that are read by their names, in memory where the machine has such a file
+// system.
+std::filesystem::path folder(const char* of) {
   static const std::filesystem::path made = [] {
     std::string name =
         std::filesystem::exists("/dev/shm") ? "/dev/shm/systole-fuzz-XXXXXX" : "/tmp/systole-fuzz-XXXXXX";
     return std::filesystem::path(::mkdtemp(name.data()));
   }();
-  return made;
+  std::filesystem::create_directory(made / of);
+  return made / of;
 }
 
 void read(unsigned kind, std::string_view text) {
-  switch (kind % 6) {
+  switch ((kind + 2) % 10) {  // '0' is the first
     case 0: return hostile::read_model(text);
     case 1: return hostile::read_graph(text);
     case 2: return hostile::read_safetensors(text);
-    case 3: return hostile::read_tokenizer(text, folder());
+    case 3: return hostile::read_tokenizer(text, folder("tokenizer"));
     case 4: (void)cli::parse_toml(text, "fuzz.toml"); return;
-    default: (void)cli::parse_value(text, "fuzz"); return;
+    case 5: (void)cli::parse_value(text, "fuzz"); return;
+    case 6: return hostile::read_checkpoint(text);
+    case 7: return hostile::read_callback_states(text);
+    case 8: return hostile::read_config(text, folder("config"));
+    default: return hostile::read_tokenizer_config(text, folder("tokenizer_config"));
   }
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // Graph → Graph passes and the pipeline that runs them. The verifier runs after each pass in debug builds and
-// when SYSTOLE_VERIFY=1; SYSTOLE_DUMP=dir writes the text before the first and after every pass, to
-// dir/PID-RUN-STEP-GRAPH-PASS.sir.
+// when SYSTOLE_VERIFY=1; in every build each composite is compared with its definition. SYSTOLE_DUMP=dir
+// writes the text before the first and after every pass, to dir/PID-RUN-STEP-GRAPH-PASS.sir.
 
 #include <functional>
 #include <span>
@@ -25,9 +25,11 @@ SYSTOLE_API ir::Graph dce(const ir::Graph& graph);       // nodes without use re
 SYSTOLE_API ir::Graph layout(
     const ir::Graph& graph);  // images with their channels last, for generated kernels
 SYSTOLE_API ir::Graph inline_composites(const ir::Graph& graph);  // every composite replaced by its body
-// Every composite but those that are to be kept.
+enum class KeptBodies { as_they_are, inlined_too };
+// Every composite but those that are to be kept; in the bodies of these, too, when asked for.
 SYSTOLE_API ir::Graph inline_composites_except(const ir::Graph& graph,
-                                               const std::function<bool(const ir::Node&)>& keep);
+                                               const std::function<bool(const ir::Node&)>& keep,
+                                               KeptBodies bodies = KeptBodies::as_they_are);
 
 SYSTOLE_API std::span<const Pass> standard_passes();  // the recipe every backend starts from
 SYSTOLE_API std::span<const Pass> kernel_passes();    // and, where kernels are generated, of inlined graphs

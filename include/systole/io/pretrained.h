@@ -9,23 +9,27 @@
 //
 // `place` is config.json, the folder that it is in, or a file beside it. kNotFound without one, kParse for
 // one that is no such description, kUnsupported, by name, for a family, an activation or a variant that there
-// is not.
+// is not. Links follow the rule for weights (safetensors.h) but where config.json itself is named.
 
 #include <filesystem>
 #include <string>
 
 #include "systole/base/export.h"
+#include "systole/io/read_options.h"
 #include "systole/nn/models/bert.h"
 #include "systole/nn/models/gpt2.h"
 
 namespace systole::io {
 
 // "gpt2", "bert" or "roberta".
-SYSTOLE_API std::string pretrained_family(const std::filesystem::path& place);
+SYSTOLE_API std::string pretrained_family(const std::filesystem::path& place,
+                                          const ReadOptions& options = {});
 // Whether there is a config.json.
 SYSTOLE_API bool has_pretrained_config(const std::filesystem::path& place);
 
-SYSTOLE_API nn::models::Gpt2Options gpt2_options(const std::filesystem::path& place);
-SYSTOLE_API nn::models::BertOptions bert_options(const std::filesystem::path& place);  // of RoBERTa too
+SYSTOLE_API nn::models::Gpt2Options gpt2_options(const std::filesystem::path& place,
+                                                 const ReadOptions& options = {});
+SYSTOLE_API nn::models::BertOptions bert_options(  // of RoBERTa too
+    const std::filesystem::path& place, const ReadOptions& options = {});
 
 }  // namespace systole::io

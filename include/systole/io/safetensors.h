@@ -36,6 +36,7 @@
 #include "systole/base/export.h"
 #include "systole/base/literal.h"
 #include "systole/io/named_array.h"
+#include "systole/io/read_options.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole::io {
@@ -48,11 +49,6 @@ enum class Digest : std::uint8_t {
   right,     // all as it was written
   metadata,  // the metadata differ
   arrays,    // the metadata are right, the arrays differ
-};
-
-struct ReadOptions {
-  // Of a folder or an index: follow links that lead out of the folder, and shards with several hard links.
-  bool follow_links = false;
 };
 
 // A file, or the shards of an index, open for reading. Copies share it; threads may read at the same time.

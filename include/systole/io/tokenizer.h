@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "systole/base/export.h"
+#include "systole/io/read_options.h"
 
 namespace systole::io {
 
@@ -27,7 +28,8 @@ class SYSTOLE_API Tokenizer {
   // Reads encoder.json (or vocab.json) and vocab.bpe (or merges.txt). kNotFound without them, kParse with
   // file and place for a broken one. Other families have the same files and another pattern: kUnsupported
   // when tokenizer.json, tokenizer_config.json or config.json beside them, the first that there is, says so.
-  static Tokenizer gpt2(const std::filesystem::path& folder);
+  // Links in the folder follow the rule for weights (safetensors.h).
+  static Tokenizer gpt2(const std::filesystem::path& folder, const ReadOptions& options = {});
   // Learns pieces from a text: the 256 bytes, then the most frequent pair again and again until there are
   // `vocabulary` pieces, <|endoftext|> the last of them, or no pair occurs twice.
   static Tokenizer train(std::string_view text, std::int64_t vocabulary);

@@ -304,6 +304,7 @@ lower::Region flat(const lower::Region& region) {
 }
 
 std::string read_on_result(const lower::Region& region, Product& product, OnResult& out) {
+  if (region.anchor < 0) return kNoProduct;
   return Reader(region, product, out).run();
 }
 

@@ -33,7 +33,8 @@ struct OnResult {
 inline constexpr std::string_view kProductComposite = "library.product";
 bool is_product(const ir::Node& node);  // a dot_general, or such a composite
 
-// The region with such a composite's body in its place; the anchor is the dot_general then.
+// The region with such a composite's body in its place; the anchor is the dot_general then, -1 where the body
+// has none.
 lower::Region flat(const lower::Region& region);
 
 // A flat region. Empty when it is a product with such work, or with none, else why not. The product's result

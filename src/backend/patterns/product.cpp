@@ -115,6 +115,7 @@ bool is_matrix(const ir::Node& dot, std::size_t operand, const lower::Strided& v
 }
 
 std::string read_product(const lower::Region& region, Product& product) {
+  if (region.anchor < 0) return kNoProduct;
   const ir::Graph& graph = region.graph;
   const ir::Node& node = graph.node(region.anchor);
   Operand a, b;

@@ -33,7 +33,10 @@ struct Product {
 // Whether an operand of a dot_general that lies so is one of these.
 bool is_matrix(const ir::Node& dot, std::size_t operand, const lower::Strided& view);
 
-// The region's anchor is a dot_general. Empty when it is such a product, else why not.
+inline constexpr const char* kNoProduct = "there is no product in it";
+
+// The region's anchor is a dot_general, or -1 where there is none. Empty when it is such a product, else why
+// not.
 std::string read_product(const lower::Region& region, Product& product);
 
 }  // namespace systole::patterns

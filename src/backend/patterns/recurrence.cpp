@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "ops/composites/recurrent.h"
 #include "systole/ir/rewriter.h"
@@ -19,6 +20,7 @@ using ir::Op;
 using ir::ValueId;
 
 constexpr std::size_t kGradOperands = 4;  // of lstm_grad before those of lstm: three gradients and y
+constexpr std::size_t kLoopOperands = 5, kLoopGradOperands = 6;
 
 bool is_named(const Node& node, std::string_view name) {
   return node.op == Op::composite && node.as<ir::CompositeAttrs>().name == name;
@@ -59,6 +61,25 @@ bool has_lstm(const ir::Graph& graph, const SuitsLstm& suits, std::vector<const 
   });
 }
 
+// Empty when operands and results have the shapes of a loop of these sizes, or why not.
+std::string loop_types(const LstmLoop& loop, const ir::Graph& graph, const Node& node) {
+  const std::int64_t t = loop.length, b = loop.batch, h = loop.hidden;
+  const Shape state{b, h}, steps{t, b, h}, kept{t + 1, b, h}, gates{t, b, 4 * h}, r{4 * h, h};
+  const std::vector<Shape> operands = loop.is_grad ? std::vector<Shape>{steps, state, state, gates, kept, r}
+                                                   : std::vector<Shape>{gates, {4 * h}, state, state, r};
+  const std::vector<Shape> results = loop.is_grad ? std::vector<Shape>{state, state, gates}
+                                     : loop.keeps ? std::vector<Shape>{kept, state, state, gates, kept}
+                                                  : std::vector<Shape>{steps, state, state};
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    if (graph.type(node.operands[i]).shape != operands[i])
+      return fmt::format("operand {} is not of the shape {}", i, operands[i].to_string());
+  if (node.types.size() != results.size()) return fmt::format("{} results", node.types.size());
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (node.types[i] != Type{DType::f32, results[i]})
+      return fmt::format("result {} is not of the shape {}", i, results[i].to_string());
+  return {};
+}
+
 // What loops kept, by the lstm in the graph that is rewritten.
 using AllKept = std::map<std::pair<const ir::Graph*, std::int32_t>, ops::LstmKept>;
 
@@ -80,11 +101,14 @@ std::optional<ir::Values> by_loop(const ir::Rewrite& r, const SuitsLstm& suits, 
 
 }  // namespace
 
-// Empty when the region is such a loop and nothing else, or why not.
+// Empty when the region is such a loop and nothing else, or why not. The sizes come from the operands that
+// have them, and all types must be those of ops/composites/recurrent.cpp: kernels read by position.
 std::string read_lstm_loop(const lower::Region& region, LstmLoop& out) {
   const ir::Graph& graph = region.graph;
   const Node& node = graph.node(region.anchor);
   out.is_grad = is_named(node, ops::kLstmLoopGrad);
+  if (node.operands.size() != (out.is_grad ? kLoopGradOperands : kLoopOperands))
+    return fmt::format("{} operands", node.operands.size());
   out.keeps = !out.is_grad && node.types.size() == 5;
   out.inputs = graph.inputs().size();
   for (const ValueId v : node.operands) {
@@ -99,11 +123,14 @@ std::string read_lstm_loop(const lower::Region& region, LstmLoop& out) {
   if (graph.outputs().size() != node.types.size() ||
       graph.size() != static_cast<std::int32_t>(graph.inputs().size()) + 1)
     return "no work on the result";
-  const Shape& steps = graph.type(node.operands[0]).shape;
+  const Shape &steps = graph.type(node.operands[0]).shape, &r = graph.type(node.operands.back()).shape;
+  if (steps.rank() != 3 || r.rank() != 2) return "operands of other ranks";
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;
   out.length = steps[0].value();
   out.batch = steps[1].value();
-  out.hidden = graph.type(node.operands.back()).shape[1].value();
-  return {};
+  out.hidden = r[1].value();
+  if (out.length > kMost || out.hidden > kMost) return "sizes beyond all memory";
+  return loop_types(out, graph, node);
 }
 
 ir::Graph with_lstm_loops(const ir::Graph& graph, const SuitsLstm& suits) {

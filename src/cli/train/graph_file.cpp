@@ -44,10 +44,12 @@ std::string model_file(const std::string& place) {
   return file.string();
 }
 
-ir::Graph read_graph(const std::string& place) {
+ir::Graph read_graph(const std::string& place, const Trust& trust) {
   if (!names_saved_model(place)) return ir::parse(read_text(place), place == "-" ? "<stdin>" : place);
-  const std::string file = model_file(place);
-  const std::optional<std::string> graph = io::SafetensorsReader(file).metadata(training::kGraphKey);
+  const std::string file = model_file(place);  // throws when a run has no model
+  // By the folder's name, so that a link out of it is noticed.
+  const std::optional<std::string> graph =
+      io::SafetensorsReader(place, {.follow_links = trust.follow_links}).metadata(training::kGraphKey);
   if (!graph)
     throw Error(ErrorKind::kUnsupported, file, "the file holds weights alone, no graph",
                 "a model that `systole train` or systole::save() wrote");

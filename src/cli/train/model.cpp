@@ -186,7 +186,8 @@ Settings::Model with_config(Settings::Model settings) {
   if (settings.weights.empty() || settings.name.empty() || !nn::zoo::entry(settings.name).text ||
       !io::has_pretrained_config(settings.weights))
     return settings;
-  const std::string family = io::pretrained_family(settings.weights);
+  const io::ReadOptions read{.follow_links = settings.follow_links};
+  const std::string family = io::pretrained_family(settings.weights, read);
   const std::string model = family == "gpt2" ? "gpt2" : "bert";
   if (nn::zoo::entry(settings.name).name != model)
     throw Error(
@@ -207,11 +208,11 @@ Settings::Model with_config(Settings::Model settings) {
     add("activation", std::string(name_of(given.activation)));
   };
   if (family == "gpt2") {
-    const nn::models::Gpt2Options given = io::gpt2_options(settings.weights);
+    const nn::models::Gpt2Options given = io::gpt2_options(settings.weights, read);
     add_common(given);
     add("tied", given.tied);
   } else {
-    const nn::models::BertOptions given = io::bert_options(settings.weights);
+    const nn::models::BertOptions given = io::bert_options(settings.weights, read);
     add_common(given);
     add("segments", given.segments);
     add("padding", given.padding);

@@ -6,7 +6,8 @@ source=$1
 # shellcheck source=pretended.sh
 . "$(dirname "$0")/pretended.sh"
 tree=$home/tree
-mkdir -p "$tree/scripts" "$tree/docs" "$tree/src/ir" "$tree/src/cli" "$tree/include" "$tree/tests" "$tree/cmake" "$tree/peers"
+mkdir -p "$tree"/{scripts,docs,cmake,peers,src/{ir,cli,train,data},src/backend/{cpu,opencl,cuda},include/systole/tensor} \
+  "$tree"/tests/{cuda,parity}
 cp "$source/scripts/gpu-check" "$tree/scripts"
 touch "$tree/CMakeLists.txt" "$tree/src/ir/a.cpp" "$tree/src/cli/b.cpp" "$tree/tests/kernels_test.cpp"
 
@@ -60,6 +61,7 @@ row T4 '256 | bf16 | compile | 12.5 samples_per_s | 3.5 |'
 row card 'Card, driver Card'
 row commit "\`unknown\`"
 row CUDA '13.7.88, NVRTC'
+row date "$(date -u +%F), all parts together [0-9]* s on 3 threads |"
 out=$(check --verify) || fail "its own result is not known: $out"
 grep -q -- '--pairs' "$log" && fail "peers without being asked"
 
@@ -77,6 +79,38 @@ echo change >>"$tree/src/ir/a.cpp"
 verify 3 "src/ir"
 out=$(check --verify)
 [[ $out != *src/cli* && $out == *"all of it passed"* ]] || fail "$out"
+
+# What a card runs changes the hash, and nothing else does, in a checkout and in a copy.
+hash_of() { (cd "$tree" && scripts/gpu-check --tree); }
+for git in yes no; do
+  if [[ $git == no ]]; then mv "$tree/.git" "$home/git"; fi
+  while read -r expected file; do
+    before=$(hash_of)
+    echo "change $git" >>"$tree/$file"
+    after=$(hash_of)
+    if [[ $before == "$after" ]]; then found=same; else found=other; fi
+    [[ $found == "$expected" ]] || fail "$file: the hash is the $found, not the $expected (git: $git)"
+  done <<'FILES'
+same src/cli/b.cpp
+same src/train/fit.cpp
+same src/data/csv.cpp
+same src/backend/cpu/jit.cpp
+same src/backend/opencl/session.cpp
+same docs/cuda.md
+same tests/cli_test.cpp
+same tests/cpu_jit_test.cpp
+other src/ir/a.cpp
+other src/backend/cuda/session.cpp
+other src/backend/shared.cpp
+other include/systole/tensor/tensor.h
+other tests/cuda/session_test.cpp
+other tests/cuda_blas_test.cpp
+other tests/kernels_test.cpp
+other tests/model_devices.h
+other tests/parity/layers.json
+FILES
+done
+mv "$home/git" "$tree/.git"
 
 # With a commit, the files that have changed since are named.
 (cd "$tree" && printf 'build-gpu\n' >.gitignore && git add -A && git -c user.name=a -c user.email=a@b commit -qm one) >/dev/null
@@ -98,6 +132,8 @@ out=$(check --part 2/2) || fail "$out"
 row parity '4 tests passed'
 row races '6 rows'
 row T4 '256 | bf16 | compile |'
+seconds=$(awk -F'|' '/^\| [a-z]+ \| .* \| [0-9]+ \|$/ {s += $4} END {print s}' "$tree/docs/gpu-check.md")
+row date "$(date -u +%F), all parts together $seconds s on"
 verify 0 "of this tree"
 [[ $(grep -c '^| build ' "$tree/docs/gpu-check.md") == 1 ]] || fail "two rows of the build"
 echo change >>"$tree/src/ir/a.cpp"

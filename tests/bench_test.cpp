@@ -6,11 +6,14 @@
 
 #ifdef SYSTOLE_COMMAND
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -275,6 +278,46 @@ echo done > ended
   const std::string calls = read("calls");
   EXPECT_EQ(std::count(calls.begin(), calls.end(), '\n'), 7);
   EXPECT_EQ(read("ended"), "done\n") << "the peer was not left to end by itself";
+}
+
+// What the command prints on a terminal. The other end stays open until all of it is read.
+std::string on_terminal(const std::function<Outcome(const std::string& redirection)>& run) {
+  const int master = ::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+  if (master < 0 || ::grantpt(master) != 0 || ::unlockpt(master) != 0)
+    throw std::runtime_error("no terminal");
+  const std::string name = ::ptsname(master);
+  const int other = ::open(name.c_str(), O_RDWR | O_NOCTTY);
+  const Outcome outcome = run("> " + name + " < stdin 2> stderr #");  // over the files of Outcome
+  std::string text;
+  char bytes[4096];
+  for (ssize_t got; (got = ::read(master, bytes, sizeof(bytes))) > 0;)
+    text.append(bytes, static_cast<std::size_t>(got));
+  ::close(other);
+  ::close(master);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return text;
+}
+
+TEST_F(BenchTest, PairsSayThePeersVersion) {
+  const auto peer_with = [](const std::string& extra) {
+    return "echo '#ready'\nwhile read line; do echo '{\"framework\": \"fake\", \"mode\": \"jit\", "
+           "\"metric\": \"samples_per_s\", \"value\": 1000.0" +
+           extra + "}'; done\n";
+  };
+  const auto version_of = [&](const std::string& extra) {
+    const Outcome outcome = pairs(peer_with(extra));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json_lines(outcome.out).at(0).at("extra").at("peer_version").get<std::string>();
+  };
+  EXPECT_EQ(version_of(R"(, "extra": {"version": "2.15.0+cu130"})"), "2.15.0+cu130");
+  for (const char* without : {"", R"(, "extra": {})", R"(, "extra": null)", R"(, "extra": {"version": 3})"})
+    EXPECT_EQ(version_of(without), "") << without;
+
+  const std::string text = on_terminal([&](const std::string& redirection) {
+    return pairs(peer_with(R"(, "extra": {"version": "2.15.0"})"), redirection);
+  });
+  EXPECT_NE(text.find("  fake 2.15.0 jit "), std::string::npos) << text;
+  EXPECT_NE(text.find("  systole " SYSTOLE_VERSION " compile"), std::string::npos) << text;
 }
 
 TEST_F(BenchTest, PairsOfMillisecondsAreFasterWhenTheyAreFewer) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "error_check.h"
@@ -27,6 +28,42 @@ TEST(KernelWords, ArePortableWhereTheyStandAlone) {
   EXPECT_TRUE(runtime::is_portable_text("S_KERNEL(64) f()"));
   EXPECT_TRUE(runtime::is_portable_text("\nS_ENTRY f()"));
   EXPECT_FALSE(runtime::is_portable_text("#define CLASS_KERNEL 1\nvoid f(int IS_ENTRY, int S_ENTRY2) {}"));
+}
+
+// NVRTC names no line for a missing brace, only the brace to match. Its words, and where the program is
+// wrong.
+TEST(KernelWords, NvrtcsEndOfSourceIsTheProgramsLastLine) {
+  constexpr std::string_view kAtEnd =
+      "At end of source: error: expected a \"}\"\n"
+      "kernel(1): note #3196-D: to match this \"{\"\n"
+      "  S_ENTRY f(S_GLOBAL float* y) {\n"
+      "                               ^\n\n"
+      "1 error detected in the compilation of \"kernel\".\n";
+  constexpr std::string_view kProgram =
+      "S_ENTRY f(S_GLOBAL float* y) {\n  if (S_THREAD < 1) {\n    y[0] = 1;\n  y[1] = 2; }\n";
+  const auto told = [](std::string_view source, std::string_view words) {
+    return error_of(ErrorKind::kParse,
+                    [&] { runtime::refuse_source("cuda:0", source, SourceOptions(), words); });
+  };
+  const std::string text = told(kProgram, kAtEnd);
+  EXPECT_TRUE(contains(text, "kernel source on cuda:0, line 4: ")) << text;
+  EXPECT_TRUE(contains(text, "refuses it: y[1] = 2; }\n")) << text;
+
+  // Lines of the library's stand before the program's, blank ones behind it.
+  const std::string whole = runtime::source_head(codegen::Dialect::cuda, true, {}, kProgram) +
+                            std::string(kProgram) + "\n  \t\n\r\n\n";
+  EXPECT_TRUE(contains(told(whole, kAtEnd), "line 4: the compiler refuses it: y[1] = 2; }\n"))
+      << told(whole, kAtEnd);
+  EXPECT_TRUE(contains(told("\n\n", kAtEnd), "line 1: ")) << told("\n\n", kAtEnd);
+
+  // An error that has a line is the first one; a warning is none.
+  const std::string ordinary =
+      "kernel(2): warning #177-D: variable was declared\nkernel(3): error: identifier \"z\" is undefined\n\n";
+  EXPECT_TRUE(contains(told(kProgram, ordinary + std::string(kAtEnd)), "line 3: ")) << ordinary;
+  EXPECT_TRUE(
+      contains(told(kProgram, "kernel(2): warning #177-D: a variable\n" + std::string(kAtEnd)), "line 4: "));
+  // The words in the program's own text are no place.
+  EXPECT_TRUE(contains(told(kProgram, "kernel(2): error: // At end of source: error\n"), "line 2: "));
 }
 
 TEST_P(Kernels, DefinesAndTypedefsReachTheSource) {

@@ -90,9 +90,50 @@ TEST_F(TrainCli, AValueOfAnotherKindNamesWhatIsExpectedAndWhatIsThere) {
   EXPECT_EQ(run("train --model mlp --data digits --lr abc").err,
             "systole: error: train.lr: expected a number, got 'abc'\n");
   expect_failure(run("train --model mlp --data digits --set train.epochs=2.5"), "whole number");
+  const std::string digits = "train --model mlp --data 'digits?train=20&test=10' ";
+  for (const char* option : {"weight_decay", "beta1"})
+    EXPECT_EQ(run(digits + "--set train.optimizer_options." + option + "=abc").err,
+              std::string("systole: error: train.optimizer_options.") + option +
+                  ": expected a number, got 'abc'\n");
+  EXPECT_EQ(run(digits + "--set train.optimizer_options.amsgrad=1").err,
+            "systole: error: train.optimizer_options.amsgrad: expected true or false, got 1\n");
+  EXPECT_EQ(
+      run(digits + "--set 'train.optimizer_options.beta1={a = 1}'").err,
+      "systole: error: train.optimizer_options.beta1: expected a number, text, true or false, or a list of "
+      "one kind, got a table\n");
+  EXPECT_EQ(run(digits + "--set train.schedule=cosine --set train.schedule_options.warmup=abc").err,
+            "systole: error: train.schedule_options.warmup: expected a number, got 'abc'\n");
+  EXPECT_EQ(run(digits + "--set train.schedule=plateau --set train.schedule_options.factor=abc").err,
+            "systole: error: train.schedule_options.factor: expected a number, got 'abc'\n");
   expect_failure(run("train --model mlp --data digits --set train.shuffle=1"), "true or false");
   expect_failure(run("train --model mlp --data digits --set data.validation=1.5"), "between 0 and 1");
   EXPECT_EQ(run("train").code, 2);
+}
+
+// As an unset variable of a shell gives it: --lr "$LR".
+TEST_F(TrainCli, AnEmptyValueOfAnOptionIsNoDefault) {
+  const auto said = [&](const std::string& options) {
+    const Outcome outcome = run("train " + options + " --out run");
+    EXPECT_EQ(outcome.code, 1) << options << outcome.out;
+    EXPECT_TRUE(outcome.err.starts_with("systole: error: ")) << outcome.err;
+    return outcome.err.substr(std::string("systole: error: ").size());
+  };
+  const std::string digits = "--model mlp --data 'digits?train=20&test=10' ";
+  EXPECT_EQ(said(digits + "--lr ''"), "train.lr: expected a number, got ''\n");
+  EXPECT_EQ(said(digits + "--epochs ''"), "train.epochs: expected a whole number, got ''\n");
+  EXPECT_EQ(said(digits + "--weights ''"), "model.weights: expected a value, got ''\n");
+  EXPECT_EQ(said(digits + "--metrics ''"), "train.metrics: expected a value, got ''\n");
+  EXPECT_EQ(said(digits + "--validation ''"), "data.validation: expected a value, got ''\n");
+  EXPECT_EQ(said(digits + "--device ''"), "train.device: expected a value, got ''\n");
+  EXPECT_EQ(said("--model '' --data digits"), "model.name: expected a value, got ''\n");
+  EXPECT_EQ(said("--model mlp --data ''"), "data.source: expected a value, got ''\n");
+  EXPECT_EQ(said("--data ''"), "data.source: expected a value, got ''\n");
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+  const Outcome out = run("train " + digits + "--out ''");
+  EXPECT_EQ(out.err, "systole: error: --out: expected a value, got ''\n");
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+  // A key has its default as a value of its own.
+  EXPECT_EQ(run("train " + digits + "--epochs 0 --set model.weights= --out run").code, 0);
 }
 
 TEST_F(TrainCli, CommonKeysAreOptionsOfTheirOwn) {
@@ -114,6 +155,16 @@ TEST_F(TrainCli, AKnownSetWithoutItsFolderNamesTheCommandThatFetchesIt) {
   expect_failure(run("train --model mlp --data mnist"), "expected mnist:data/mnist, which is there");
   expect_failure(run("train --model mlp --data mnist:data/mnist"),
                  "`systole data get mnist --out data/mnist`");
+  for (const std::string set : {"fashion", "cifar10"}) {
+    const std::string command = "`systole data get " + set;
+    expect_failure(run("train --model mlp --data " + set), "expected " + set + ":FOLDER; " + command +
+                                                               "` fetches the files into data/" + set +
+                                                               " (--from ADDRESS takes them from a mirror)");
+    fs::create_directories(folder_ / "data" / set);
+    const Outcome outcome = run("train --model mlp --data " + set + ":data/" + set);
+    expect_failure(outcome, command + " --out data/" + set + "`");
+    EXPECT_NE(outcome.err.find("--from"), std::string::npos) << outcome.err;
+  }
   expect_failure(run("train --model mlp --data csv"), "expected csv:PLACE");
 }
 
@@ -126,9 +177,43 @@ TEST_F(TrainCli, ExportAndCompileFindTheGraphInsideASavedModel) {
   const Outcome compiled = run("compile run --size N=2");
   ASSERT_EQ(compiled.code, 0) << compiled.err;
   EXPECT_NE(compiled.out.find("peak"), std::string::npos) << compiled.out;
+  // On cpu the plan tells what was timed.
+  const Outcome for_opencl = run("compile run --size N=2 --target opencl");
+  EXPECT_NE(for_opencl.out.find("peak"), std::string::npos) << for_opencl.out;
+  EXPECT_EQ(run("compile run/model.safetensors --size N=2 --target opencl").out, for_opencl.out);
   expect_failure(run("export no_such_run"), "no_such_run: cannot open");
   fs::create_directories(folder_ / "empty");
   expect_failure(run("export empty"), "the folder holds no model.safetensors");
+}
+
+TEST_F(TrainCli, FmtPrintsTheGraphInsideASavedModelAndRunNamesPredict) {
+  ASSERT_EQ(run("train --model mlp --data 'digits?train=32&test=32' --epochs 1 --out run").code, 0);
+  const Outcome text = run("fmt run");
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("systole.ir ")) << text.out;
+  EXPECT_EQ(run("fmt run/model.safetensors").out, text.out);
+  write("graph.sir", text.out);
+  EXPECT_EQ(run("fmt graph.sir").out, text.out);  // it is a graph as text like any other
+  EXPECT_EQ(run("fmt --check graph.sir").code, 0);
+  const std::string model = text_of(folder_ / "run/model.safetensors");
+  for (const char* option : {"--check", "--write"}) {
+    const Outcome refused = run(std::string("fmt run/model.safetensors ") + option);
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find("is a saved model"), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(text_of(folder_ / "run/model.safetensors"), model);
+
+  for (const std::string place : {"run", "run/model.safetensors"}) {
+    const Outcome refused = run("run " + place + " --in x.npy");
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find(place + " is a saved model, not a graph as text: `systole predict " + place +
+                               " FILE…`"),
+              std::string::npos)
+        << refused.err;
+  }
+  fs::create_directories(folder_ / "empty");
+  expect_failure(run("run empty"), "the folder holds no model.safetensors");
+  expect_failure(run("run none.safetensors"), "none.safetensors: cannot open");
 }
 
 // "4 devices" was printed, and one computed.

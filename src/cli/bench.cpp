@@ -252,6 +252,14 @@ int hold(const Options& options) {
   return 0;
 }
 
+// The version of its framework that a peer gives beside a result; empty when it gives none.
+std::string version_in(const nlohmann::json& result) {
+  const auto extra = result.find("extra");
+  if (extra == result.end() || !extra->is_object()) return {};
+  const auto version = extra->find("version");
+  return version != extra->end() && version->is_string() ? version->get<std::string>() : "";
+}
+
 int run_pairs(const Options& options) {
   const std::vector<Task> chosen = options.hold.empty() ? tasks(options) : std::vector{held_task(options)};
   if (chosen.size() != 1)
@@ -291,6 +299,7 @@ int run_pairs(const Options& options) {
                    {"peer_" + metric, bench::rounded(bench::median(theirs), 5)},
                    {"peer", last.value("framework", "")},
                    {"peer_mode", last.value("mode", "")},
+                   {"peer_version", version_in(last)},
                    {"foreign_cpu_pct", bench::median(loads)},
                    {"device", current_device().to_string()},
                    {"version", SYSTOLE_VERSION}};
@@ -299,13 +308,20 @@ int run_pairs(const Options& options) {
     return 0;
   }
   const Json& extra = line["extra"];
+  const auto side = [](const std::string& framework, const std::string& version, const std::string& mode) {
+    return version.empty() ? fmt::format("{} {}", framework, mode)
+                           : fmt::format("{} {} {}", framework, version, mode);
+  };
+  const std::string our_side = side("systole", SYSTOLE_VERSION, chosen[0].mode);
+  const std::string peer_side =
+      side(last.value("framework", "peer"), version_in(last), last.value("mode", ""));
+  const int width = std::max(columns(our_side), columns(peer_side));
   put(fmt::format(
-      "{} {} batch {} {}: {} times as fast as the peer, 90 % interval {} to {}, {} pairs\n"
-      "  systole {:<14} {}\n  {} {:<14} {}\n",
+      "{} {} batch {} {}: {} times as fast as the peer, 90 % interval {} to {}, {} pairs\n  {} {}\n  {} {}\n",
       chosen[0].work.name, chosen[0].work.model, chosen[0].work.batch, chosen[0].work.dtype,
       line["value"].get<double>(), extra["low"].get<double>(), extra["high"].get<double>(), options.windows,
-      chosen[0].mode, value_text(metric, bench::median(ours)), padded(last.value("framework", "peer"), 7),
-      last.value("mode", ""), value_text(metric, bench::median(theirs))));
+      padded(our_side, width), value_text(metric, bench::median(ours)), padded(peer_side, width),
+      value_text(metric, bench::median(theirs))));
   return 0;
 }
 

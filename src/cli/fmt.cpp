@@ -1,4 +1,4 @@
-// systole fmt: a graph in the form the printer gives it, comments kept.
+// systole fmt: a graph in the form the printer gives it, comments kept; also the one inside a saved model.
 
 #include <fmt/format.h>
 #include <memory>
@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "cli/train/graph_file.h"
 #include "systole/ir/text.h"
 
 namespace systole::cli {
@@ -26,6 +27,13 @@ int format(const Options& options) {
   bool differs = false;
   for (const std::string& file : options.files) {
     if (options.write && file == "-") throw UsageError("--write needs a file, not standard input");
+    if (names_saved_model(file)) {
+      if (options.check || options.write)
+        throw UsageError(
+            fmt::format("--check and --write are for graphs as text, and {} is a saved model", file));
+      put_data(ir::print(read_graph(file)));
+      continue;
+    }
     const std::string old_text = read_text(file);
     const std::string text = ir::print(ir::parse(old_text, file == "-" ? "<stdin>" : file));
     if (!options.check && !options.write) {
@@ -43,10 +51,14 @@ int format(const Options& options) {
 
 Action add_fmt(App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->files, "graphs; - is standard input")->required()->type_name("");
+  app.add_option("FILE", options->files, "graphs (- is standard input), saved models or folders of runs")
+      ->required()
+      ->type_name("");
   app.add_flag("--check", options->check, "only name the files that differ; exit 1 if any does");
   app.add_flag("--write", options->write, "replace the files instead of printing");
-  app.footer("Examples:\n  systole fmt model.sir\n  systole fmt --check *.sir");
+  app.footer(
+      "Examples:\n  systole fmt model.sir\n  systole fmt runs/mnist > mnist.sir\n  systole fmt --check "
+      "*.sir");
   return [options] { return format(*options); };
 }
 

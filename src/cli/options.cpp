@@ -74,6 +74,8 @@ Option* Option::check(std::function<std::string(const std::string&)> complaint) 
   return checked(this, option_, CLI::Validator([complaint](std::string& text) { return complaint(text); }, ""));
 }
 
+bool Option::is_given() const { return option_->count() > 0; }
+
 template <class T>
 Option* App::add_option(const std::string& name, T& value, const std::string& help) {
   return &options_.emplace_back(app_->add_option(name, value, help));

@@ -39,6 +39,8 @@ class Option {
   Option* one_of(std::vector<std::string> words);
   Option* check(std::function<std::string(const std::string&)> complaint);  // empty: the value is fine
 
+  bool is_given() const;  // whether the line had it, be its value empty
+
  private:
   CLI::Option* option_;
 };

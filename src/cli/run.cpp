@@ -18,6 +18,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "cli/train/graph_file.h"
 #include "cli/trust.h"
 #include "eval/eval.h"
 #include "systole/base/error.h"
@@ -287,7 +288,16 @@ std::vector<io::NamedArray> named(const ir::Graph& graph, const std::vector<Lite
   return arrays;
 }
 
+// A saved model brings its weights and brings its inputs to the form they had in training.
+void refuse_saved_model(const std::string& place) {
+  std::error_code code;
+  if (!names_saved_model(place) || !std::filesystem::exists(model_file(place), code)) return;
+  throw UsageError(fmt::format("{} is a saved model, not a graph as text: `systole predict {} FILE…` runs it",
+                               place, place));
+}
+
 int evaluate(const Options& options) {
+  refuse_saved_model(options.graph);
   const std::string format = extension(options.out);
   if (!options.out.empty() && format != ".npy" && format != ".npz")
     throw UsageError(fmt::format("--out {}: expected FILE.npz or FILE.npy", options.out));

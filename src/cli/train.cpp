@@ -6,6 +6,8 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/cli.h"
@@ -27,10 +29,19 @@ constexpr std::string_view kKeyOptions[] = {
     "train.metrics", "train.precision", "train.seed", "data.validation", "data.augment",   "model.weights",
 };
 
+// An option's text, and whether it was given at all: an unset variable of a shell gives an empty one.
+struct Given {
+  std::string value;
+  const Option* option = nullptr;
+
+  bool is_given() const { return option->is_given(); }
+};
+
 struct Options {
-  std::string file, model, data, device, out;
+  std::string file;
+  Given model, data, device, out;
   std::vector<std::string> sets;
-  std::array<std::string, std::size(kKeyOptions)> key_values;  // of kKeyOptions; empty: not given
+  std::array<Given, std::size(kKeyOptions)> keys_given;  // of kKeyOptions
   bool fresh = false, partial_weights = false, keys = false, markdown = false;
   Trust trust;
 };
@@ -77,28 +88,37 @@ void prefer_command_line(Table& given) {
   std::erase_if(*model, [&](const Entry& entry) { return entry.key == (name_is_new ? "layers" : "name"); });
 }
 
+// Numbers are refused by their own kind.
+void refuse_empty(std::string_view key, const Value& value, std::string_view kind) {
+  const std::string* text = value.get<std::string>();
+  if (text != nullptr && text->empty() && kind.find("text") != std::string_view::npos)
+    throw wrong_kind(key, value, "a value");
+}
+
 int run(const Options& options) {
   if (options.keys) return show_keys(options.markdown);
-  const bool has_key = std::any_of(options.key_values.begin(), options.key_values.end(),
-                                   [](const std::string& value) { return !value.empty(); });
-  if (options.file.empty() && options.data.empty() && options.sets.empty() && !has_key)
+  const bool has_key = std::any_of(options.keys_given.begin(), options.keys_given.end(),
+                                   [](const Given& key) { return key.is_given(); });
+  if (options.file.empty() && !options.data.is_given() && options.sets.empty() && !has_key)
     throw UsageError("nothing says what to train: give a TOML file, or --model and --data");
   Table given = options.file.empty() ? Table{} : read_toml(options.file);
-  const auto set = [&](const char* key, const std::string& value, const char* option) {
-    if (!value.empty()) set_path(given, key, {value, option});
+  const auto set = [&](std::string_view key, Value value) {
+    refuse_empty(key, value, kind_of(key_named(key)));
+    set_path(given, key, std::move(value));
   };
-  set("model.name", options.model, "--model");
-  set("data.source", options.data, "--data");
-  set("train.device", options.device, "--device");
+  if (options.model.is_given()) set("model.name", {options.model.value, "--model"});
+  if (options.data.is_given()) set("data.source", {options.data.value, "--data"});
+  if (options.device.is_given()) set("train.device", {options.device.value, "--device"});
+  if (options.out.is_given()) refuse_empty("--out", {options.out.value, "--out"}, "text");
   for (std::size_t i = 0; i < std::size(kKeyOptions); ++i)
-    if (const std::string& value = options.key_values[i]; !value.empty())
-      set_path(given, kKeyOptions[i], parse_value(value, option_of(kKeyOptions[i])));
+    if (const Given& key = options.keys_given[i]; key.is_given())
+      set(kKeyOptions[i], parse_value(key.value, option_of(kKeyOptions[i])));
   if (options.partial_weights) set_path(given, "model.partial_weights", {true, "--partial-weights"});
   for (const std::string& assignment : options.sets) apply_set(given, assignment);
   prefer_command_line(given);
   Settings settings = settings_of(given);
   settings.model.follow_links = options.trust.follow_links;
-  return train(settings, {options.out, options.fresh});
+  return train(settings, {options.out.value, options.fresh});
 }
 
 }  // namespace
@@ -107,20 +127,18 @@ Action add_train(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("FILE", options->file, "a TOML file with [data], [model] and [train]; - is standard input")
       ->type_name("");
-  app.add_option("--model", options->model, "a model of the zoo: mlp, cnn3, resnet18, … (model.name)")
-      ->type_name("NAME");
-  app.add_option("--data", options->data, "what to learn from: digits, mnist:DIR, csv:FILE, … (data.source)")
-      ->type_name("SOURCE");
-  app.add_option("--device", options->device, "where to run, as systole devices lists them (train.device)")
-      ->type_name("NAME");
-  app.add_option("-o,--out", options->out,
-                 "the folder of the run; one that is there goes on where it stopped; else runs/DATA-MODEL-N")
-      ->type_name("RUN");
+  const auto add = [&](const std::string& name, Given& given, const std::string& help, const char* type) {
+    given.option = app.add_option(name, given.value, help)->type_name(type);
+  };
+  add("--model", options->model, "a model of the zoo: mlp, cnn3, resnet18, … (model.name)", "NAME");
+  add("--data", options->data, "what to learn from: digits, mnist:DIR, csv:FILE, … (data.source)", "SOURCE");
+  add("--device", options->device, "where to run, as systole devices lists them (train.device)", "NAME");
+  add("-o,--out", options->out,
+      "the folder of the run; one that is there goes on where it stopped; else runs/DATA-MODEL-N", "RUN");
   for (std::size_t i = 0; i < std::size(kKeyOptions); ++i) {
     const Key& key = key_named(kKeyOptions[i]);
-    app.add_option(option_of(kKeyOptions[i]), options->key_values[i],
-                   fmt::format("{} ({})", key.help, kKeyOptions[i]))
-        ->type_name("VALUE");
+    add(option_of(kKeyOptions[i]), options->keys_given[i], fmt::format("{} ({})", key.help, kKeyOptions[i]),
+        "VALUE");
   }
   app.add_option("--set", options->sets, "any key, over what the file says; may be given again")
       ->type_name("KEY=VALUE")

@@ -17,7 +17,11 @@ namespace systole::cli {
 
 namespace {
 
-optim::OptionValue option_value(const Entry& entry) {
+constexpr std::string_view kOptimizerOptions = "train.optimizer_options",
+                           kScheduleOptions = "train.schedule_options";
+
+// `table` is the key that the entry stands in.
+optim::OptionValue option_value(std::string_view table, const Entry& entry) {
   if (const auto* flag = entry.value.get<bool>()) return *flag;
   if (const auto* whole = entry.value.get<std::int64_t>()) return *whole;
   if (const auto* number = entry.value.get<double>()) return *number;
@@ -33,14 +37,38 @@ optim::OptionValue option_value(const Entry& entry) {
     if (numbers.size() == list->size()) return numbers;
     if (texts.size() == list->size()) return texts;
   }
-  throw Error(ErrorKind::kInvalidArgument, entry.value.where, fmt::format("the option {}", entry.key),
-              "a number, text, true or false, or a list of one kind", described(entry.value));
+  throw wrong_kind(fmt::format("{}.{}", table, entry.key), entry.value,
+                   "a number, text, true or false, or a list of one kind");
 }
 
-optim::Options options_of(const Table& table) {
+optim::Options options_of(std::string_view table, const Table& entries) {
   optim::Options options;
-  for (const Entry& entry : table) options.push_back({entry.key, option_value(entry)});
+  for (const Entry& entry : entries) options.push_back({entry.key, option_value(table, entry)});
   return options;
+}
+
+// An error about the settings of a part says where they stand.
+template <class F>
+auto within(const char* key, F f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    throw error.within(key);
+  }
+}
+
+// What the optimiser or schedule refuses of its options, said as of every other key.
+template <class F>
+auto with_options_named(std::string_view table, const Table& entries, F make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    for (const Entry& entry : entries)
+      if (error.kind() == ErrorKind::kInvalidArgument &&
+          error.message() == fmt::format("option \"{}\"", entry.key))
+        throw wrong_kind(fmt::format("{}.{}", table, entry.key), entry.value, error.expected());
+    throw;
+  }
 }
 
 // What a schedule counts in epochs, in steps of the optimiser.
@@ -67,7 +95,7 @@ const optim::Option* find_option(const optim::Options& options, std::string_view
 
 optim::Schedule make_schedule(const Settings::Train& settings, double lr, double steps_per_epoch) {
   const bool in_epochs = settings.schedule_in == "epochs";
-  optim::Options options = options_of(settings.schedule_options);
+  optim::Options options = options_of(kScheduleOptions, settings.schedule_options);
   if (in_epochs) options = in_steps(std::move(options), steps_per_epoch);
   const std::string& name = settings.schedule;
   if (name == "constant" && options.empty()) return lr;
@@ -82,17 +110,19 @@ optim::Schedule make_schedule(const Settings::Train& settings, double lr, double
   }
   if (name == "exponential" && in_epochs && find_option(options, "every") == nullptr)
     options.push_back({"every", std::max(std::round(steps_per_epoch), 1.0)});
-  return optim::make_schedule(name, lr, options);
+  return with_options_named(kScheduleOptions, settings.schedule_options, [&] {
+    return within("train.schedule", [&] { return optim::make_schedule(name, lr, options); });
+  });
 }
 
 training::CallbackRef make_plateau(const Settings::Train& settings) {
   training::ReduceOnPlateauOptions plateau{.monitor = settings.monitor};
   for (const Entry& entry : settings.schedule_options) {
-    const optim::OptionValue given = option_value(entry);
+    const optim::OptionValue given = option_value(kScheduleOptions, entry);
     const double* number = std::get_if<double>(&given.value());
     const auto whole = [&] { return static_cast<std::int64_t>(*number); };
     if (number == nullptr)
-      throw wrong_kind(fmt::format("train.schedule_options.{}", entry.key), entry.value, "a number");
+      throw wrong_kind(fmt::format("{}.{}", kScheduleOptions, entry.key), entry.value, "a number");
     if (entry.key == "factor")
       plateau.factor = *number;
     else if (entry.key == "patience")
@@ -183,16 +213,6 @@ void check_last_layer(const Settings& all, Task task) {
                             word));
 }
 
-// An error about the settings of a part says where they stand.
-template <class F>
-auto within(const char* key, F f) {
-  try {
-    return f();
-  } catch (const Error& error) {
-    throw error.within(key);
-  }
-}
-
 }  // namespace
 
 FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyModule& model,
@@ -202,13 +222,16 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
   check_last_layer(all, data.task);
   FitPlan plan;
   const bool plateau = settings.schedule == "plateau";
-  plan.optimizer = within("train.optimizer", [&] {
-    const double lr = settings.lr != 0 ? settings.lr : optim::default_lr(settings.optimizer);
-    const optim::Schedule schedule = plateau ? optim::Schedule(lr) : within("train.schedule", [&] {
-      return make_schedule(settings, lr, steps_per_epoch(settings, data));
+  const auto default_lr = [&] { return optim::default_lr(settings.optimizer); };
+  const double lr = settings.lr != 0 ? settings.lr : within("train.optimizer", default_lr);
+  const optim::Schedule schedule =
+      plateau ? optim::Schedule(lr) : make_schedule(settings, lr, steps_per_epoch(settings, data));
+  plan.optimizer = with_options_named(kOptimizerOptions, settings.optimizer_options, [&] {
+    const optim::Options options = options_of(kOptimizerOptions, settings.optimizer_options);
+    return within("train.optimizer", [&] {
+      return std::shared_ptr<optim::Optimizer>(
+          optim::make(settings.optimizer, parameters(model), schedule, options));
     });
-    return std::shared_ptr<optim::Optimizer>(
-        optim::make(settings.optimizer, parameters(model), schedule, options_of(settings.optimizer_options)));
   });
 
   training::TrainerOptions& trainer = plan.trainer;

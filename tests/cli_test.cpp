@@ -231,6 +231,47 @@ graph @main(%x: f32[4,2] sharding([d], [])) mesh(d=2) {
   EXPECT_EQ(io::load_npy(folder_ / "y.npy").to_doubles(), doubled);
 }
 
+TEST_F(CliTest, RunNamesIndicesOutsideWhenItIsAskedTo) {
+  write("rows.sir", R"(systole.ir 1
+graph @main(%x: f32[N,2], %i: i64[]) {
+  %zero = constant() {value=i64[](0)}
+  %y = dynamic_slice(%x, %i, %zero) {sizes=[1,2]}
+  return y: %y
+}
+)");
+  io::save_npy(folder_ / "x.npy", Literal::of<float>({3, 2}, {1, 2, 3, 4, 5, 6}));
+  io::save_npy(folder_ / "i.npy", Literal::scalar<std::int64_t>(std::int64_t{1} << 40));
+  const std::string line = "run rows.sir --in x.npy i.npy --out y.npy --device reference";
+  const Outcome clamped = run(line);
+  ASSERT_EQ(clamped.code, 0) << clamped.err;
+  EXPECT_EQ(io::load_npy(folder_ / "y.npy").to_doubles(), (std::vector<double>{5, 6}));
+  const Outcome named = run(line, "", "SYSTOLE_CHECK=1");
+  EXPECT_EQ(named.code, 1) << named.out;
+  for (const char* part : {"dynamic_slice of f32[3,2] (x)", "i64[] (i)", "0 to 2", "1099511627776 at []"})
+    EXPECT_NE(named.err.find(part), std::string::npos) << part << "\n" << named.err;
+  io::save_npy(folder_ / "i.npy", Literal::scalar<std::int64_t>(1));
+  const Outcome inside = run(line, "", "SYSTOLE_CHECK=1");
+  ASSERT_EQ(inside.code, 0) << inside.err;
+  EXPECT_EQ(io::load_npy(folder_ / "y.npy").to_doubles(), (std::vector<double>{3, 4}));
+}
+
+TEST_F(CliTest, TextThatIsNotUtf8SaysHowToConvertIt) {
+  write("gbk.sir", "systole.ir 1\n// \xb3\xc7\xca\xd0\ngraph @main(%x: f32[2]) {\n  return %x\n}\n");
+  const std::string expected = "line 2: byte 16: the text is not UTF-8";
+  for (const char* command : {"run gbk.sir --in x.npy", "fmt gbk.sir"}) {
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 1) << command;
+    EXPECT_NE(outcome.err.find("gbk.sir: " + expected), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("iconv -f GB18030 -t UTF-8"), std::string::npos) << outcome.err;
+  }
+  if (run("train /dev/null").err.find("toml++ was not there") != std::string::npos) return;
+  write("gbk.toml", "[data]\nsource = \"csv:\xb3\xc7\xca\xd0.csv\"\n");
+  const Outcome outcome = run("train gbk.toml");
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("gbk.toml: line 2: byte 21: the text is not UTF-8"), std::string::npos)
+      << outcome.err;
+}
+
 TEST_F(CliTest, EvalNamesTheFileWhoseShapeIsWrong) {
   write_affine();
   io::save_npy(folder_ / "b.npy", Literal::of<float>({3}, {0, 0, 0}));

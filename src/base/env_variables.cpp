@@ -44,11 +44,9 @@ constexpr Variable kVariables[] = {
      "`1`: a program gives the same bits in every run; `set_deterministic(true)` in a program, "
      "[cuda.md](cuda.md#the-same-bits-in-every-run)"},
     {"SYSTOLE_CHECK", Kind::flag, "`0`",
-     "`1`: compiled functions and evaluations of Tensors count the indices outside of every gather, scatter, "
-     "dynamic "
-     "slice and cross_entropy, and an error names the op ([tensors.md](tensors.md#indices-outside)); graphs "
-     "are the same "
-     "without it"},
+     "`1`: compiled functions, evaluations of Tensors and `systole run` count the indices outside of every "
+     "gather, scatter, dynamic slice and loss of labels, and an error names the op "
+     "([tensors.md](tensors.md#indices-outside)); graphs are the same without it"},
     {"SYSTOLE_TUNE", Kind::flag, "`1`",
      "`0`: of a library's or a kernel's ways on a GPU, and of oneDNN's and generated kernels' on a "
      "processor, the "

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/printable.h"
@@ -23,6 +24,7 @@
 #include "systole/io.h"
 #include "systole/ir/text.h"
 #include "systole/runtime.h"
+#include "tensor/index_check.h"
 #include "train/model_file.h"
 
 namespace systole::cli {
@@ -236,17 +238,36 @@ std::vector<std::vector<Literal>> checked(const ir::Graph& graph, const std::vec
   return per_device;
 }
 
+// The graph for arguments of these types, with one output more: which indices are outside.
+recording::IndexChecked with_index_counts(const ir::Graph& graph, const std::vector<Literal>& values) {
+  std::vector<Type> types;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    types.push_back(values[i].type());
+    names.push_back(graph.input_name(i).empty() ? fmt::format("input {}", i) : graph.input_name(i));
+  }
+  const ir::Graph bound = ir::bind_symbols(graph, ir::match_symbols(graph, types));
+  return recording::with_index_counts(bound, std::move(names), bound.outputs().size());
+}
+
 std::vector<Literal> run(const ir::Graph& graph, const std::vector<Argument>& arguments,
                          const Options& options) {
   const bool collective = graph.mesh() && eval::uses_collectives(graph);  // without a mesh compile() refuses
   const std::vector<std::vector<Literal>> values = checked(graph, arguments, collective);
   runtime::CompileOptions compile_options;
   compile_options.optimize = !options.no_optimize;
-  const CompiledGraph compiled = compile(graph, options.device, compile_options);
+  recording::IndexChecked program{graph, {}};
+  if (recording::checks_indices()) program = with_index_counts(graph, values[0]);
+  const CompiledGraph compiled = compile(program.graph, options.device, compile_options);
   std::vector<std::vector<Literal>> results = compiled.run_devices(values);
+  for (std::vector<Literal>& of_device : results) {
+    if (program.sites.empty()) break;
+    recording::refuse_outside("SYSTOLE_CHECK", program.sites, of_device.back());
+    of_device.pop_back();
+  }
   if (!collective) return std::move(results[0]);
   std::vector<Literal> whole;
-  for (std::size_t i = 0; i < compiled.outputs().size(); ++i) whole.push_back(stacked(results, i));
+  for (std::size_t i = 0; i < results[0].size(); ++i) whole.push_back(stacked(results, i));
   return whole;
 }
 

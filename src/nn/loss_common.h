@@ -2,6 +2,8 @@
 
 // What losses share: their reduction and the checks of their operands.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -53,6 +55,10 @@ inline Shape rows_of(const Tensor& x) {
 void check_classes(std::string_view where, std::string_view what, const Tensor& output);
 // Throws unless `labels` are integers, one for each row.
 void check_labels(std::string_view where, const Tensor& output, const Tensor& labels);
+// The labels of a loss as they are. A program that checks indices (SYSTOLE_CHECK) counts those outside the
+// classes, which are not `ignored`, and names the loss.
+Tensor checked_labels(std::string_view loss, const Tensor& labels, std::int64_t classes,
+                      std::optional<std::int64_t> ignored = {});
 // True at each row's label: […, classes].
 Tensor label_mask(const Tensor& labels, std::int64_t classes);
 // A factor for each row: 1, and NaN where the label is no class and is not ignored, as the composite has it.

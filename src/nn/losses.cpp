@@ -7,12 +7,15 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "nn/loss_common.h"
 #include "systole/ops.h"
 #include "systole/tensor/neural.h"
+#include "tensor/index_check.h"
+#include "tensor/thread_state.h"
 
 namespace systole {
 
@@ -37,6 +40,18 @@ void check_labels(std::string_view where, const Tensor& output, const Tensor& la
     throw Error(ErrorKind::kShape, std::string(where),
                 "the labels do not fit the output " + output.type().to_string(), rows.to_string(),
                 labels.type().to_string());
+}
+
+Tensor checked_labels(std::string_view loss, const Tensor& labels, std::int64_t classes,
+                      std::optional<std::int64_t> ignored) {
+  if (!recording::checks_indices(recording::thread_state().check_indices)) return labels;
+  ir::AttrMap attrs{{"loss", std::string(loss)}, {"classes", classes}};
+  if (ignored) attrs.emplace("ignore_index", *ignored);
+  const ir::GraphRef identity =
+      ir::make_graph("labels", std::span(&labels.type(), 1), [](const ir::Values& x) { return x; });
+  return recording::record_multi(ir::Op::composite, std::span(&labels, 1),
+                                 ir::CompositeAttrs{std::string(recording::kCheckedLabels), std::move(attrs)},
+                                 {identity})[0];
 }
 
 Tensor label_mask(const Tensor& labels, std::int64_t classes) {
@@ -72,9 +87,10 @@ struct LabelOptions {
 };
 
 // Of integer labels: the output is log p […, classes].
-Tensor of_labels(std::string_view where, const Tensor& output, const Tensor& labels,
+Tensor of_labels(std::string_view where, const Tensor& output, const Tensor& given,
                  const LabelOptions& options) {
   check_smoothing(where, options.label_smoothing);
+  const Tensor labels = checked_labels(where, given, output.size(-1), options.ignore_index);
   const Tensor picked = label_mask(labels, output.size(-1));
   Tensor ignored;
   if (options.ignore_index) {
@@ -259,7 +275,7 @@ Tensor multi_margin_loss(const Tensor& output, const Tensor& labels, const Multi
   check_labels(kWhere, output, labels);
   if (options.p != 1 && options.p != 2)
     throw Error(ErrorKind::kInvalidArgument, std::string(kWhere), "p", "1 or 2", std::to_string(options.p));
-  const Tensor picked = label_mask(labels, output.size(-1));
+  const Tensor picked = label_mask(checked_labels(kWhere, labels, output.size(-1)), output.size(-1));
   const Tensor zero = recording::constant_like(output, 0);
   const Tensor known = output * unsqueeze(nan_unless_labelled(output, picked), -1);
   const Tensor right = sum(where(picked, known, zero), -1, true);

@@ -127,16 +127,22 @@ void poison_if_lost(Cell& cell, std::exception_ptr error) {
   }
 }
 
-// The mesh of the function that is being traced.
-class MeshScope {
+// The options of the function that is being traced.
+class OptionsScope {
  public:
-  explicit MeshScope(const DeviceMesh* mesh) : outer_(std::exchange(thread_state().mesh, mesh)) {}
-  ~MeshScope() { thread_state().mesh = outer_; }
-  MeshScope(const MeshScope&) = delete;
-  MeshScope& operator=(const MeshScope&) = delete;
+  explicit OptionsScope(const FunctionOptions& options)
+      : mesh_(std::exchange(thread_state().mesh, options.mesh ? &*options.mesh : nullptr)),
+        check_indices_(std::exchange(thread_state().check_indices, options.check_indices)) {}
+  ~OptionsScope() {
+    thread_state().mesh = mesh_;
+    thread_state().check_indices = check_indices_;
+  }
+  OptionsScope(const OptionsScope&) = delete;
+  OptionsScope& operator=(const OptionsScope&) = delete;
 
  private:
-  const DeviceMesh* const outer_;
+  const DeviceMesh* const mesh_;
+  const std::optional<bool> check_indices_;
 };
 
 // The value of an argument or capture lies elsewhere now, and stays there.
@@ -228,7 +234,7 @@ struct CompiledFunction::State {
 
   void make_trace(Specialization& made, const CompiledFunction::Call& call) {
     std::lock_guard turn(tracing);
-    const MeshScope scope(options.mesh ? &*options.mesh : nullptr);
+    const OptionsScope scope(options);
     const auto note_types = [&] {
       for (const Frame::Binding& b : made.traced.bound) made.variables.push_back(b.cell->type);
     };
@@ -337,6 +343,23 @@ struct CompiledFunction::State {
     traced.graph = std::move(checked.graph);
     traced.index_sites = std::move(checked.sites);
     traced.results.tensors.emplace_back();
+  }
+
+  // The rows that many_at takes of data; the steps' own indices are counted in the program.
+  void check_rows(const Tensor& indices, std::span<const Tensor> data) const {
+    if (!*options.check_indices) return;
+    const std::vector<std::int64_t> rows = indices.to(DType::i64).to_vector<std::int64_t>();
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const std::int64_t count = data[i].size(0);
+      const auto bad =
+          std::find_if(rows.begin(), rows.end(), [&](std::int64_t row) { return row < 0 || row >= count; });
+      if (bad == rows.end()) continue;
+      throw Error(ErrorKind::kInvalidArgument, options.name,
+                  fmt::format("many_at: an index is outside the rows of {} (argument {})",
+                              data[i].type().to_string(), i),
+                  fmt::format("0 to {}", count - 1),
+                  fmt::format("{} at {}", *bad, place_text(indices.shape(), bad - rows.begin())));
+    }
   }
 
   void check_mesh(const Specialization& s, const std::vector<StandIn>& arguments) const {
@@ -644,6 +667,7 @@ Flat CompiledFunction::many_at(const Call& call, const Tensor& indices) const {
   }
   const std::shared_ptr<Specialization> s = state_->find(call, rows);
   if (state_->options.mesh) refuse_argument_rules(*state_->options.mesh);
+  state_->check_rows(indices, data.tensors);
   const std::uint8_t place = state_->place(*s, data.tensors);
   const auto program = state_->program(*s, form, place, [&] {
     return named(looped(s->traced, types, index.shape[0], Form::rows, &index, !state_->options.mesh),

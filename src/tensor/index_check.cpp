@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include "base/env.h"
 #include "systole/base/error.h"
@@ -30,31 +30,51 @@ constexpr std::int64_t kNumbers = 3;  // of a site: count, place, value
 struct Instrumented {
   Graph graph;
   std::vector<IndexSite> sites;
-  std::optional<ir::ValueId> report;  // i32[sites,3]
+  std::optional<ir::ValueId> report;  // i64[sites,3]
 };
+
+template <class T>
+bool holds(const ir::AttrMap& attrs, std::string_view key) {
+  const auto found = attrs.find(key);
+  return found != attrs.end() && std::holds_alternative<T>(found->second);
+}
+
+// Whether it is what a loss passes its labels through; a graph from a file may use the name for something
+// else.
+bool are_labels(const Node& node, const Values& operands) {
+  const auto& composite = node.as<ir::CompositeAttrs>();
+  const ir::AttrMap& attrs = composite.attrs;
+  return composite.name == kCheckedLabels && operands.size() == 1 && node.types.size() == 1 &&
+         operands[0].type() == node.types[0] && is_integer(node.types[0].dtype) &&
+         holds<std::string>(attrs, "loss") && holds<std::int64_t>(attrs, "classes") &&
+         (!attrs.contains("ignore_index") || holds<std::int64_t>(attrs, "ignore_index"));
+}
 
 std::string with_name(const Type& type, const std::string& name) {
   return type.to_string() + (name.empty() ? "" : fmt::format(" ({})", name));
 }
 
-Value zeros(Graph& graph, std::int64_t sites) { return ops::full(graph, {DType::i32, {sites, kNumbers}}, 0); }
+Value zeros(Graph& graph, std::int64_t sites) { return ops::full(graph, {DType::i64, {sites, kNumbers}}, 0); }
 
-// The row of a site: `indices` and the highest that is inside, i64 of one shape. The lowest is 0.
-Value row_of(Value indices, Value highest) {
+// The row of a site: `indices` and the highest that is inside, i64 of one shape. The lowest is 0; `allowed`
+// is inside, too.
+Value row_of(Value indices, Value highest, std::optional<std::int64_t> allowed = {}) {
   const std::int64_t count = indices.shape().count();
   const Value flat = ops::reshape(indices, {count}), top = ops::reshape(highest, {count});
-  const Value outside = ops::bitwise_or(ops::less(flat, ops::scalar_like(flat, 0)), ops::greater(flat, top));
+  Value outside = ops::bitwise_or(ops::less(flat, ops::scalar_like(flat, 0)), ops::greater(flat, top));
+  if (allowed) {
+    const Value one = ops::broadcast_to(flat.graph().constant(Literal::scalar(*allowed)), {count});
+    outside = ops::bitwise_and(outside, ops::not_equal(flat, one));
+  }
   const Value number = ops::convert(outside, DType::i32);
   const Value at = ops::arg_reduce(number, Combine::max, 0);  // the first of equals
   const Value places = ops::iota(flat.graph(), {DType::i32, {count}}, 0);
   const Value is_first = ops::equal(places, ops::broadcast_to(at, {count}));
-  const Value kept = ops::clamp(ops::scalar_like(flat, std::numeric_limits<std::int32_t>::min()), flat,
-                                ops::scalar_like(flat, std::numeric_limits<std::int32_t>::max()));
-  const Value value = ops::sum(ops::select(is_first, ops::convert(kept, DType::i32),
-                                           ops::full(flat.graph(), {DType::i32, {count}}, 0)),
-                               {0});
+  const Value value =
+      ops::sum(ops::select(is_first, flat, ops::full(flat.graph(), {DType::i64, {count}}, 0)), {0});
   Values parts;
-  for (const Value& part : {ops::sum(number, {0}), at, value}) parts.push_back(ops::reshape(part, {1, 1}));
+  for (const Value& part : {ops::sum(number, {0}), at, value})
+    parts.push_back(ops::reshape(ops::convert(part, DType::i64), {1, 1}));
   return ops::concat(parts, 1);
 }
 
@@ -70,7 +90,7 @@ Value over_rounds(Value rounds) {
   const Value first = ops::arg_reduce(ops::convert(is_some, DType::i32), Combine::max, 0);  // [sites]
   const Value mine = ops::equal(ops::iota(rounds.graph(), {DType::i32, {length, sites}}, 0),
                                 ops::broadcast_to(first, {length, sites}));
-  const Value none = ops::full(rounds.graph(), {DType::i32, {length, sites}}, 0);
+  const Value none = ops::full(rounds.graph(), {DType::i64, {length, sites}}, 0);
   Values parts{ops::sum(counts, {0}), ops::sum(ops::select(mine, column(1), none), {0}),
                ops::sum(ops::select(mine, column(2), none), {0})};
   for (Value& part : parts) part = ops::reshape(part, {sites, 1});
@@ -188,6 +208,25 @@ class Instrument {
                       with_name(indices.type(), index_name), std::move(expected), indices.shape()});
   }
 
+  // Labels of a loss, which pass through.
+  Values labels(const Node& node, const Values& operands, const std::vector<std::string>& names) {
+    const ir::AttrMap& attrs = node.as<ir::CompositeAttrs>().attrs;
+    const Value& given = operands[0];
+    const std::int64_t classes = ir::get_int(attrs, "classes");
+    std::optional<std::int64_t> ignored;
+    if (attrs.contains("ignore_index")) ignored = ir::get_int(attrs, "ignore_index");
+    if (!given.shape().is_static() || given.shape().count() == 0) return operands;
+    const Value wide = ops::convert(given, DType::i64);
+    const Value top = ops::broadcast_to(graph_.constant(Literal::scalar(classes - 1)), given.shape());
+    rows_.push_back(row_of(wide, top, ignored));
+    sites_.push_back({fmt::format("{} of {} classes", ir::get_string(attrs, "loss"), classes),
+                      with_name(given.type(), names[0]),
+                      fmt::format("0 to {}", classes - 1) +
+                          (ignored ? fmt::format(" or {}, which is ignored", *ignored) : ""),
+                      given.shape()});
+    return operands;
+  }
+
   // Operand `which` holds index vectors along an axis, or scalars.
   void vectors(const Node& node, const Values& operands, const std::vector<std::string>& names,
                std::size_t which, std::int64_t axis, const Ints& highest) {
@@ -222,6 +261,7 @@ class Instrument {
       if (classes.is_static() && is_integer(operands[1].type().dtype))
         vectors(node, operands, names, 1, operands[1].rank(), {classes.value() - 1});
     }
+    if (are_labels(node, operands)) return labels(node, operands, names);
     if (node.graphs.empty()) return ir::copy_node(graph_, node, operands, node.graphs);
     const std::string outer = composite_.empty() ? name : composite_;
     Instrumented body = Instrument(*node.graphs[0], names, outer).run(node.graphs[0]->outputs().size());
@@ -257,7 +297,7 @@ class Instrument {
     const auto at = static_cast<std::ptrdiff_t>(carries);
     std::vector<Type> types;
     for (const Value& x : operands) types.push_back(x.type());
-    types.insert(types.begin() + at, Type{DType::i32, {sites, kNumbers}});
+    types.insert(types.begin() + at, Type{DType::i64, {sites, kNumbers}});
     const auto without = [&](Values x) {
       x.erase(x.begin() + at);
       return x;
@@ -337,7 +377,7 @@ IndexChecked with_index_counts(const Graph& graph, std::vector<std::string> name
 }
 
 void refuse_outside(std::string_view where, std::span<const IndexSite> sites, const Literal& report) {
-  const std::span<const std::int32_t> numbers = report.values<std::int32_t>();
+  const std::span<const std::int64_t> numbers = report.values<std::int64_t>();
   for (std::size_t at = 0; at < numbers.size(); at += kNumbers) {
     if (numbers[at] == 0) continue;
     const std::size_t row = at / kNumbers;

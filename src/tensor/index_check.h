@@ -31,7 +31,11 @@ struct IndexChecked {
   std::vector<IndexSite> sites;  // empty: the graph is as it was
 };
 
-// The graph with one more output before output `position`: i32[sites,3] with the number of indices outside,
+// The composite through which a loss passes its labels in a program that is checked: the identity, with the
+// attributes loss (its name), classes and perhaps ignore_index.
+inline constexpr std::string_view kCheckedLabels = "checked_labels";
+
+// The graph with one more output before output `position`: i64[sites,3] with the number of indices outside,
 // the place of the first and its value. `names` are those of the inputs, for messages. A loop adds up what
 // its rounds count; composites that hold such an op are written out.
 IndexChecked with_index_counts(const ir::Graph& graph, std::vector<std::string> names, std::size_t position);

@@ -3,6 +3,7 @@
 // What recording keeps per thread: the innermost trace, the order of records, the device in scope.
 
 #include <cstdint>
+#include <optional>
 
 namespace systole {
 
@@ -19,6 +20,7 @@ struct ThreadState {
   int replays = 0;                   // being recorded: not to be cut
   int device = -1;                   // of the innermost DeviceScope; -1: none
   const DeviceMesh* mesh = nullptr;  // of the innermost compile(fn)
+  std::optional<bool> check_indices;  // of the innermost compile(fn); none: as SYSTOLE_CHECK says
   ThreadState();
 };
 ThreadState& thread_state();

@@ -3,13 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "error_check.h"
 #include "systole/systole.h"
+#include "tensor/gradient_marks.h"
 
 namespace systole {
 namespace {
@@ -42,6 +46,41 @@ TEST(EmptyParameters, AreRefusedByOptimisersAndGradients) {
   refused([] { optim::Accumulation sum(Parameters(), 2); });
 }
 
+TEST(UnusedParameters, OfAnotherNetworkAreRefusedAndASingleOneIsLegal) {
+  Net a, b;
+  expect_all(refused([&] { value_and_grad([&] { return loss_of(a); }, parameters(b)); }),
+             {"gradient", "uses none of these Variables", "\"fc.weight\""});
+  const auto step = compile([&](const Tensor& x) {
+    return value_and_grad([&] { return sum(a.forward(x)); }, parameters(b)).value;
+  });
+  expect_all(refused([&] { step(ones({4, 3})); }), {"uses none of these Variables"});
+  const std::vector<Variable> both{a.fc.weight, b.fc.weight};
+  const std::vector<Tensor> grads = grad([&] { return sum(a.forward(ones({4, 3}))); }, both);
+  EXPECT_EQ(grads[0].to_vector<float>(), std::vector<float>(6, 4));
+  EXPECT_EQ(grads[1].to_vector<float>(), std::vector<float>(6, 0));
+}
+
+TEST(UnusedParameters, OfTheTrainersOptimiserAreRefused) {
+  Net a, b;
+  const auto trainer = [&](const Parameters& list, training::TrainerOptions options = {}) {
+    training::Trainer(a, optim::SGD(list), std::move(options));
+  };
+  trainer(parameters(a));
+  expect_all(refused([&] { trainer(parameters(b)); }), {"Trainer", "none of the optimiser's parameters"});
+  const Net copy = nn::clone(a);
+  expect_all(refused([&] { trainer(parameters(copy)); }), {"nothing would be trained"});
+  // A part of the model, and what a step of one's own trains.
+  Parameters part;
+  part.add("bias", a.fc.bias);
+  trainer(part);
+  trainer(parameters(b), {.step = [&](std::span<const Tensor> fields) {
+            return training::Outcome{sum(b.forward(fields[0])), {}, {}};
+          }});
+  const Parameters before = parameters(a);
+  nn::cast(a, DType::f64);
+  expect_all(refused([&] { trainer(before); }), {"nn::cast", "after nn::cast"});
+}
+
 TEST(MarkedGradients, OfAnotherNetworkAreRefused) {
   Net a, b;
   optim::SGD opt(parameters(a), {.lr = 0.1});
@@ -60,6 +99,28 @@ TEST(MarkedGradients, OfAnotherNetworkAreRefused) {
   });
   refused([&] { step(ones({4, 3})); });
   opt.update(turned);
+  EXPECT_NE(a.fc.weight.to_vector<float>(), before);
+}
+
+// What a scale gives back, divided, still is the gradient of its Variable.
+TEST(MarkedGradients, OfAnotherNetworkAreRefusedThroughALossScaleToo) {
+  Net a, b;
+  const optim::LossScale scale({.initial = 1024});
+  optim::SGD opt(parameters(a), {.lr = 0.1});
+  const auto of = [&](const Net& net) {
+    return scale.value_and_grad([&] { return loss_of(net); }, parameters(net));
+  };
+  const std::vector<float> before = a.fc.weight.to_vector<float>();
+  const auto theirs = of(b), own = of(a);
+  expect_all(refused([&] { opt.update(theirs.grads, theirs.finite); }), {"fc.weight", "another Variable"});
+  const auto step = compile([&](const Tensor& x) {
+    auto [loss, grads, finite] = scale.value_and_grad([&] { return sum(b.forward(x)); }, parameters(b));
+    opt.update(grads, finite);
+    return loss;
+  });
+  expect_all(refused([&] { step(ones({4, 3})); }), {"another Variable"});
+  EXPECT_EQ(a.fc.weight.to_vector<float>(), before);
+  opt.update(own.grads, own.finite);
   EXPECT_NE(a.fc.weight.to_vector<float>(), before);
 }
 
@@ -122,6 +183,16 @@ TEST(Cast, AnOptimiserFromBeforeSaysSo) {
   Net half = full;
   nn::cast(half, DType::f64);
   own.update(grads_of(full));
+  // Nor does a loss that leaves one of its parameters unused blame the cast of the copy.
+  const auto weight_alone = [&] { return sum(square(full.fc.weight.value())); };
+  own.update(grad(weight_alone, own.parameters()));
+  const auto step = compile([&] { return value_and_grad(weight_alone, own.parameters()).value; });
+  step();
+  // One that uses the copy's does.
+  const auto mixed = [&] { return sum(full.fc.weight.value()) + sum(half.fc.bias.value().to(DType::f32)); };
+  expect_all(refused([&] { grad(mixed, own.parameters()); }), {"fc.bias", "nn::cast"});
+  const auto wrong = compile([&] { return value_and_grad(mixed, own.parameters()).value; });
+  expect_all(refused([&] { wrong(); }), {"fc.bias", "nn::cast"});
 }
 
 struct PlainMode {
@@ -157,6 +228,24 @@ TEST(Modes, AFlippedBoolWarnsAfterATrace) {
   const auto other = compile([&](const Tensor& x) { return setting.forward(x); });
   other(ones({1, 3}));
   EXPECT_TRUE(warnings_of([&] { nn::eval(setting); }).empty());
+}
+
+// For the thread sanitizer: what a trace notes on the Variables that it uses.
+TEST(Modes, TwoThreadsMayTraceOverTheSameVariables) {
+  const Net net;
+  const Parameters list = parameters(net);
+  const auto trace = [&](std::int64_t rows) {
+    for (std::int64_t i = 0; i < 3; ++i) {
+      const auto run = compile([&](const Tensor& x) { return net.forward(x); });
+      run(ones({rows + i, 3})).eval();
+      const std::vector<Tensor> grads = grad([&] { return loss_of(net); }, list);
+      EXPECT_FALSE(recording::other_variable(grads[0], net.fc.weight).exists);
+      EXPECT_TRUE(recording::other_variable(grads[0], net.fc.bias).exists);
+    }
+  };
+  std::thread other([&] { trace(10); });
+  trace(1);
+  other.join();
 }
 
 }  // namespace

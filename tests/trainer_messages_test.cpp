@@ -1,9 +1,10 @@
 // What a Trainer says of data that it cannot take as it is: endless sets, batches of several sizes, targets
-// that Mixup made, labels of which nothing is known.
+// that Mixup made or that a metric does not fit, labels of which nothing is known.
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "error_check.h"
@@ -13,6 +14,8 @@
 namespace systole {
 namespace {
 
+using training::Trainer;
+using training::TrainerOptions;
 using TrainerMessages = TrainerTest;
 
 void expect_all(const std::string& text, const std::vector<std::string>& parts) {
@@ -67,6 +70,41 @@ TEST_F(TrainerMessages, BatchesOfSeveralSizesNameTheSetting) {
   options.steps_per_call = 1;
   trainer.fit(Uneven(), options);
   EXPECT_EQ(trainer.evaluate(Uneven(), {.batch = 4})["accuracy"], 0.5);  // launches them one by one
+}
+
+// Accuracy of numbers that are learned was 0.0000, without a word.
+TEST_F(TrainerMessages, AMetricThatDoesNotFitTheTargetsIsRefused) {
+  nn::Linear one(4, 1), two(4, 2);
+  const auto set = [&](Literal y) { return data::arrays(data.x, std::move(y)); };
+  const data::Source numbers = set(Literal({DType::f32, {50, 1}}));
+  const auto expect_refused = [&](auto& net, const TrainerOptions& options, const data::Source& given,
+                                  const std::vector<std::string>& parts) {
+    Trainer trainer(net, "sgd", options);
+    for (const bool is_training : {true, false}) {
+      const std::string text = error_of(ErrorKind::kInvalidArgument, [&] {
+        if (is_training)
+          trainer.fit(given, {.epochs = 1, .verbose = 0});
+        else
+          trainer.evaluate(given);
+      });
+      for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+    }
+  };
+  for (const char* loss : {"mse", "l1", "huber", "smooth_l1", "log_cosh"})
+    for (const char* metric : {"accuracy", "top5", "f1_macro", "auc"})
+      expect_refused(one, {.loss = loss, .metrics = {metric}}, numbers,
+                     {std::string("metric ") + metric, "the loss learns numbers", "f32[", "mae"});
+  expect_refused(two, {.metrics = {"mae"}}, source, {"metric mae", "the targets number classes", "accuracy"});
+  expect_refused(two, {.metrics = {"r2"}}, source, {"metric r2", "the targets number classes"});
+  // What fits: 0 and 1 as floats, one-hot rows, numbers, and a loss of one's own.
+  const auto fit = [&](auto& net, const TrainerOptions& options, const data::Source& given) {
+    return Trainer(net, "sgd", options).fit(given, {.epochs = 1, .verbose = 0}).logs["accuracy"];
+  };
+  EXPECT_GE(fit(one, {.loss = "bce_with_logits", .metrics = {"accuracy"}}, numbers), 0);
+  EXPECT_GE(fit(two, {.loss = "mse", .metrics = {"accuracy"}}, set(Literal({DType::f32, {50, 2}}))), 0);
+  const auto own = [](const Tensor& out, const Tensor& y) { return bce_with_logits(out, y); };
+  EXPECT_GE(fit(one, {.loss = own, .metrics = {"accuracy"}}, numbers), 0);
+  Trainer(one, "sgd", {.loss = "mse", .metrics = {"mae", "r2"}}).fit(numbers, {.epochs = 1, .verbose = 0});
 }
 
 TEST_F(TrainerMessages, MixupWithoutALossNamesOneForProbabilities) {

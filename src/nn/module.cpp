@@ -80,7 +80,7 @@ void set_training(const Inventory& found, bool training) {
 
 void set_mode(const Inventory& found, bool training) {
   const bool compiled = std::any_of(found.cells.begin(), found.cells.end(), [](const Inventory::Cell& cell) {
-    return cell.variable->cell()->compiled;
+    return cell.variable->cell()->compiled.load();
   });
   for (const Inventory::Part& part : found.parts)
     if (compiled && part.mode.flag != nullptr && *part.mode.flag != training)

@@ -152,10 +152,16 @@ const Entry& entry_of(std::string_view name) {
 
 }  // namespace
 
-bool takes_labels(std::string_view name) {
+Targets targets_of(std::string_view name) {
   const Entry& entry = entry_of(name);
-  return (entry.takes & kIgnore) != 0 || entry.loss == multi_margin_of;
+  const auto is_one_of = [&](auto... losses) { return (... || (entry.loss == losses)); };
+  if ((entry.takes & kIgnore) != 0 || is_one_of(multi_margin_of)) return Targets::labels;
+  if (is_one_of(bce_logits_of, bce_of)) return Targets::binary;
+  if (is_one_of(mse_of, mae_of, huber_of, smooth_l1_of, log_cosh_of)) return Targets::numbers;
+  return Targets::other;
 }
+
+bool takes_labels(std::string_view name) { return targets_of(name) == Targets::labels; }
 
 Loss by_name(std::string_view name, const Settings& settings) {
   const Entry& entry = entry_of(name);

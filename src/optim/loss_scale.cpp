@@ -12,6 +12,7 @@
 #include "systole/tensor/creation.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
+#include "tensor/gradient_marks.h"
 #include "tensor/record.h"
 
 namespace systole::optim {
@@ -51,6 +52,7 @@ std::vector<Tensor> LossScale::unscaled(std::span<const Tensor> grads) const {
   for (const Tensor& grad : grads) {
     const DType computed = ops::compute_dtype(grad.dtype());
     result.push_back(recording::as_dtype(grad, computed) * recording::as_dtype(factor, computed));
+    recording::copy_gradient_mark(grad, result.back());  // still the gradient of that Variable
   }
   return result;
 }

@@ -73,6 +73,12 @@ Tensor Frame::read(const CellRef& cell) {
   return find(cell)->current;
 }
 
+Tensor Frame::known(const CellRef& cell) {
+  if (Binding* binding = find(cell)) return binding->current;
+  if (variables_ == Variables::bind) return {};
+  return parent_ != nullptr ? parent_->known(cell) : cell->value;
+}
+
 void Frame::assign(const CellRef& cell, const Tensor& value) {
   if (variables_ == Variables::bind) bind(cell);
   Binding* binding = find(cell);
@@ -135,6 +141,11 @@ std::int64_t read_setting(const std::shared_ptr<SettingCell>& cell) {
 Tensor read_variable(const CellRef& cell) {
   Frame* frame = thread_state().frame;
   return frame != nullptr ? frame->read(cell) : cell->value;
+}
+
+Tensor known_value(const CellRef& cell) {
+  Frame* frame = thread_state().frame;
+  return frame != nullptr ? frame->known(cell) : cell->value;
 }
 
 void assign_variable(const CellRef& cell, const Tensor& value) {

@@ -5,6 +5,7 @@
 // function sees. Nothing outside changes before the caller commits what the
 // function did (trace.h), so a function that throws leaves no mark.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,8 +24,9 @@ struct Cell {
   bool trainable = true;
   bool frozen = false;                // not trained for a while
   bool roams = false;                 // goes where it is needed, so it does not say where a function runs
-  bool compiled = false;              // a compiled function that uses it has been traced
-  std::uint32_t gradient_number = 0;  // of the mark on its gradients; 0: it had none yet
+  std::atomic<bool> compiled = false;  // a compiled function that uses it has been traced
+  // Of the mark on its gradients, under the lock of gradient_marks.cpp; 0: it had none yet.
+  std::uint32_t gradient_number = 0;
   Type type;
   Tensor value;
   std::weak_ptr<Cell> replaced_by;  // by nn::cast, in the module that it was part of
@@ -33,6 +35,8 @@ using CellRef = std::shared_ptr<Cell>;
 
 // Writes to the innermost frame, or to the cell itself without one.
 Tensor read_variable(const CellRef& cell);
+// What read_variable gives, without making an input of it: undefined when no frame has read it.
+Tensor known_value(const CellRef& cell);
 void assign_variable(const CellRef& cell, const Tensor& value);
 
 class Frame {
@@ -63,6 +67,7 @@ class Frame {
   };
   const std::vector<Binding>& bindings() const { return bindings_; }
   Tensor read(const CellRef& cell);
+  Tensor known(const CellRef& cell);
   void assign(const CellRef& cell, const Tensor& value);
 
   // Switches that the function read, with what they were at first.

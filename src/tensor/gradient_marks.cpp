@@ -49,11 +49,16 @@ void mark_gradient(const Tensor& gradient, const Variable& variable, std::span<c
     record.gradient_of = kSeveral;
 }
 
+void copy_gradient_mark(const Tensor& from, const Tensor& to) {
+  to.record()->gradient_of = from.record()->gradient_of.load();
+}
+
 OtherVariable other_variable(const Tensor& gradient, const Variable& variable) {
   const std::uint32_t number = gradient.record()->gradient_of;
-  if (number == 0 || number == kSeveral || number == variable.cell()->gradient_number) return {};
+  if (number == 0 || number == kSeveral) return {};
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
+  if (number == variable.cell()->gradient_number) return {};
   const CellRef other = all.cells[number - 1].lock();
   return {true, other ? other->name : "", other && other == variable.cell()->replaced_by.lock()};
 }

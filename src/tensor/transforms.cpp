@@ -57,15 +57,58 @@ std::vector<Tensor> chosen(const Flat& arguments, std::span<const int> which) {
   return values;
 }
 
-// Whether the value of an input reaches anything.
-bool is_used(const ir::Graph& graph, std::size_t input) {
-  const std::int32_t node = graph.inputs()[input];
-  const auto is_it = [&](ir::ValueId v) { return v.node == node; };
-  return std::any_of(graph.outputs().begin(), graph.outputs().end(),
-                     [&](const ir::Output& out) { return is_it(out.value); }) ||
-         std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const ir::Node& n) {
-           return std::any_of(n.operands.begin(), n.operands.end(), is_it);
-         });
+// Which Variables a trace uses: their values reach something. `stand_ins` arguments are its first inputs.
+class UsesOf {
+ public:
+  UsesOf(const Traced& traced, std::size_t stand_ins) : traced_(traced) {
+    const ir::Graph& graph = traced.graph;
+    std::vector<bool> reaches(static_cast<std::size_t>(graph.size()));  // by node
+    const auto note = [&](ir::ValueId v) { reaches[static_cast<std::size_t>(v.node)] = true; };
+    for (const ir::Output& out : graph.outputs()) note(out.value);
+    for (const ir::Node& node : graph.nodes())
+      std::for_each(node.operands.begin(), node.operands.end(), note);
+    for (std::size_t i = 0; i < traced.bound.size(); ++i)
+      bound_.emplace(traced.bound[i].cell.get(),
+                     reaches[static_cast<std::size_t>(graph.inputs()[stand_ins + i])]);
+  }
+
+  bool operator()(const CellRef& cell) const {
+    if (const auto found = bound_.find(cell.get()); found != bound_.end()) return found->second;
+    const Tensor value = known_value(cell);
+    return value.defined() &&
+           std::any_of(traced_.captures.begin(), traced_.captures.end(),
+                       [&](const Tensor& x) { return x.record().get() == value.record().get(); });
+  }
+
+ private:
+  const Traced& traced_;
+  std::unordered_map<const Cell*, bool> bound_;
+};
+
+// Throws when the function uses what nn::cast put in the place of one of the Variables, or none of them: an
+// optimiser would be given zeros and train nothing, silently. One that is not used has a gradient of zeros.
+void check_used(std::span<const Variable> variables, const UsesOf& uses, bool has_arguments) {
+  const auto refuse_replaced = [](const Variable& v) {
+    throw Error(
+        ErrorKind::kInvalidArgument, "gradient",
+        fmt::format("Variable \"{}\" was replaced by nn::cast, and the function does not use it", v.name()),
+        "parameters(module) and an optimiser that are made after nn::cast");
+  };
+  bool is_any_used = has_arguments;
+  for (const Variable& v : variables) {
+    if (uses(v.cell())) {
+      is_any_used = true;
+      continue;
+    }
+    for (CellRef next = v.cell()->replaced_by.lock(); next; next = next->replaced_by.lock())
+      if (uses(next)) refuse_replaced(v);
+  }
+  if (is_any_used) return;
+  for (const Variable& v : variables)
+    if (!v.cell()->replaced_by.expired()) refuse_replaced(v);
+  throw Error(ErrorKind::kInvalidArgument, "gradient", "the function uses none of these Variables",
+              "Variables that it reads: the parameters of the module that it calls",
+              fmt::format("{}, the first is \"{}\"", variables.size(), variables[0].name()));
 }
 
 }  // namespace
@@ -88,6 +131,7 @@ Gradients value_and_grad(const tree::FlatFunction& fn, const Flat& arguments, co
   if (loss.shape.rank() != 0 || !is_float(loss.dtype))
     throw Error(ErrorKind::kShape, "gradient", "the function must return one number",
                 "a float scalar; reduce with sum or mean", loss.to_string());
+  if (!variables.empty()) check_used(variables, UsesOf{traced, wrt.size()}, !wrt.empty());
   const ir::Graph graph =
       autodiff::vjp(with_stopped_outputs(traced.graph, 1), numbers(wrt.size() + traced.bound.size()));
   std::vector<Tensor> inputs = chosen(arguments, wrt);
@@ -107,11 +151,6 @@ Gradients value_and_grad(const tree::FlatFunction& fn, const Flat& arguments, co
     const std::size_t at = place.at(v.cell().get());
     result.grads.push_back(outputs[grads + wrt.size() + at]);
     mark_gradient(result.grads.back(), v, inputs);
-    if (!v.cell()->replaced_by.expired() && !is_used(traced.graph, wrt.size() + at))
-      throw Error(
-          ErrorKind::kInvalidArgument, "gradient",
-          fmt::format("Variable \"{}\" was replaced by nn::cast, and the function does not use it", v.name()),
-          "parameters(module) and an optimiser that are made after nn::cast");
   }
   return result;
 }

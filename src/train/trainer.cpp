@@ -18,6 +18,7 @@
 #include "systole/tensor/shaping.h"
 #include "systole/tensor/transforms.h"
 #include "systole/train/saved_model.h"
+#include "tensor/frame.h"
 #include "tensor/mesh.h"
 #include "train/bad_numbers.h"
 #include "train/finite.h"
@@ -55,14 +56,41 @@ Loss::Loss()
               target.type().to_string());
         return cross_entropy(output, target);
       }),
-      labels_(Labels{}) {}
-Loss::Loss(std::string_view name, const losses::Settings& settings) : f_(losses::by_name(name, settings)) {
-  if (losses::takes_labels(name)) labels_ = Labels{.ignore_index = settings.ignore_index};
+      labels_(Labels{}),
+      targets_(losses::Targets::labels) {}
+Loss::Loss(std::string_view name, const losses::Settings& settings)
+    : f_(losses::by_name(name, settings)), targets_(losses::targets_of(name)) {
+  if (targets_ == losses::Targets::labels) labels_ = Labels{.ignore_index = settings.ignore_index};
+  if (targets_ == losses::Targets::binary) labels_ = Labels{.classes = 2};
 }
 
 MetricChoice::MetricChoice(const std::string& name) : metric(metrics::by_name(name)) {}
 
 namespace {
+
+// An optimiser of another network, or of a copy, would train nothing, silently. What a step or a loss of the
+// user's own trains is only known when it runs.
+void check_trains(const optim::Optimizer& optimizer, const nn::Inventory& model) {
+  const Parameters own = nn::detail::parameters(model, true);
+  const auto is_own = [&](const recording::CellRef& cell) {
+    return std::any_of(own.begin(), own.end(), [&](const auto& one) { return one.variable.cell() == cell; });
+  };
+  const std::span<const Variable> trained = optimizer.parameters();
+  if (own.empty() ||
+      std::any_of(trained.begin(), trained.end(), [&](const Variable& v) { return is_own(v.cell()); }))
+    return;
+  const bool is_cast = std::any_of(trained.begin(), trained.end(), [&](const Variable& v) {
+    const recording::CellRef replacement = v.cell()->replaced_by.lock();
+    return replacement && is_own(replacement);
+  });
+  throw Error(ErrorKind::kInvalidArgument, "Trainer",
+              is_cast
+                  ? "nn::cast has replaced the optimiser's parameters in the model by others"
+                  : "none of the optimiser's parameters is one of the model's, so nothing would be trained",
+              is_cast ? "an optimiser that is made after nn::cast"
+                      : "an optimiser of this model: optim::Adam(parameters(model))",
+              fmt::format("one of {} other Variables, the first \"{}\"", trained.size(), trained[0].name()));
+}
 
 // A mesh of all devices there are, with their number.
 TrainerOptions with_counted_mesh(TrainerOptions options) {
@@ -95,6 +123,7 @@ Trainer::Impl::Impl(ModelView given, std::shared_ptr<optim::Optimizer> chosen, T
                .math = options.math,
                .deterministic = options.deterministic}) {
   if (!optimizer) throw Error(ErrorKind::kInvalidArgument, "Trainer", "no optimiser");
+  if (!options.step) check_trains(*optimizer, model.inventory);
   if (options.accumulate < 1) throw option_error("accumulate", "at least 1", options.accumulate);
   if (options.clip_norm < 0) throw option_error("clip_norm", "at least 0", options.clip_norm);
   if (options.clip_value < 0) throw option_error("clip_value", "at least 0", options.clip_value);
@@ -168,6 +197,27 @@ Outcome Trainer::Impl::outcome(const Fields& fields) const {
 
 namespace {
 
+// Accuracy of numbers that are learned would be 0, and an error of scores against class numbers means
+// nothing. A loss of the user's own does not tell what its targets are.
+void check_fits(const metrics::Metric& metric, const Outcome& result, losses::Targets targets) {
+  if (!result.output.defined() || !result.target.defined()) return;
+  const Type &output = result.output.type(), &target = result.target.type();
+  const int rank = output.shape.rank();
+  const bool has_classes = rank > 1 && output.shape[static_cast<std::size_t>(rank) - 1] != Dim(1);
+  const bool is_one_hot = has_classes && target.shape == output.shape;
+  const bool are_numbers = is_float(target.dtype) && !is_one_hot && targets == losses::Targets::numbers;
+  const bool are_labels = is_integer(target.dtype) && has_classes && target.shape.rank() == rank - 1;
+  const auto refuse = [&](const char* what, const char* expected) {
+    throw Error(ErrorKind::kInvalidArgument, fmt::format("metric {}", metric.name), what, expected,
+                fmt::format("targets {} for outputs {}", target.to_string(), output.to_string()));
+  };
+  if (metric.of == metrics::Measured::classes && are_numbers)
+    refuse("it is of classes, and the loss learns numbers",
+           "mse, rmse, mae or r2; or a loss of classes, as bce_with_logits");
+  if (metric.of == metrics::Measured::numbers && are_labels)
+    refuse("it is of numbers, and the targets number classes", "a metric of classes, as accuracy");
+}
+
 Tensor row(std::vector<Tensor> numbers) {
   for (Tensor& x : numbers) x = mean(x.to(DType::f32));
   return stack(numbers);
@@ -183,6 +233,8 @@ Tensor one_number(const Outcome& result) {
 std::vector<Tensor> Trainer::Impl::measured(const Fields& fields, bool count_bad) const {
   const auto run = [&](const Fields& x) {
     const Outcome result = outcome(x);
+    for (const metrics::Metric& metric : metrics)
+      check_fits(metric, result, options.step ? losses::Targets::other : options.loss.targets());
     std::vector<Tensor> numbers{one_number(result)};
     for (const std::size_t i : streaming) {
       if (!result.output.defined() || !result.target.defined())

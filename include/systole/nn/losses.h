@@ -221,7 +221,15 @@ struct Settings {
 // unknown one throws kNotFound with the nearest.
 SYSTOLE_API Loss by_name(std::string_view name, const Settings& settings = {});
 SYSTOLE_API std::vector<std::string> names();
-// Whether integer targets of this loss number classes, so that each must be below their number.
+// What the targets of a loss are.
+enum class Targets {
+  labels,   // integers that number classes, so that each must be below their number
+  binary,   // 0 and 1, or probabilities between them
+  numbers,  // what the output should be
+  other,    // one-hot rows, distributions, signs
+};
+SYSTOLE_API Targets targets_of(std::string_view name);
+// Whether integer targets of this loss number classes.
 SYSTOLE_API bool takes_labels(std::string_view name);
 
 }  // namespace losses

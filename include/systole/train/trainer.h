@@ -57,8 +57,9 @@ class SYSTOLE_API Loss {
   Loss(F f) : f_(std::move(f)) {}
   Tensor operator()(const Tensor& output, const Tensor& target) const { return f_(output, target); }
 
-  // Integer targets of this loss number classes: the Trainer checks them before the first step, and its error
-  // names the sample. Losses by name that take labels have this set; a function of your own may.
+  // Integer targets of this loss number classes: the Trainer checks them before the first step (data that is
+  // read in batches batch by batch, before the batch's step), and its error names the sample. Losses by name
+  // that take labels have this set, those of 0 and 1 with two classes; a function of your own may.
   struct Labels {
     std::int64_t classes = 0;  // 0: as many as the output's last axis has
     std::optional<std::int64_t> ignore_index = {};
@@ -68,10 +69,12 @@ class SYSTOLE_API Loss {
     return *this;
   }
   const std::optional<Labels>& labels() const { return labels_; }
+  losses::Targets targets() const { return targets_; }  // other, of a function of your own
 
  private:
   std::function<Tensor(const Tensor&, const Tensor&)> f_;
   std::optional<Labels> labels_;
+  losses::Targets targets_ = losses::Targets::other;
 };
 
 // A metric by name, as metrics::by_name knows them, or one of your own.

@@ -451,6 +451,35 @@ TEST_F(Sets, CsvColumnsSayTypeUseAndMissingValues) {
   expect(5, CsvType::kText, ColumnUse::kLabel, 0, 2, false);
 }
 
+TEST_F(Sets, ColumnsOfYesAndNoAndWordsThatEndInIdAreNoIdentifiers) {
+  std::string table = "PAID,COVID,valid,id,UserID,ORDER_ID,Item2Id,y\n";
+  for (int i = 0; i < 9; ++i) {
+    const std::string few = std::to_string(i % 2), some = std::to_string(i % 3);
+    table += few + "," + some + "," + some + "," + few + "," + some + "," + some + "," + some + ",0\n";
+  }
+  write(folder_ / "t.csv", table);
+  const std::vector<CsvColumn> columns = csv_columns(folder_ / "t.csv", {});
+  std::vector<std::string> found;
+  for (const CsvColumn& column : columns)
+    if (!column.identifier.empty()) found.push_back(column.name);
+  EXPECT_EQ(found, (std::vector<std::string>{"UserID", "ORDER_ID", "Item2Id"}));
+}
+
+// The spellings that pandas knows, too.
+TEST_F(Sets, MissingCellsHaveSeveralSpellings) {
+  const std::vector<std::string> spellings = {"",    "NA",  "N/A",  "n/a",  "NaN",
+                                              "nan", "NAN", "null", "NULL", "None"};
+  std::string table = "size,city,y\n1.5,rome,0\n2,oslo,1\n";
+  for (const std::string& cell : spellings) table += cell + "," + cell + ",1\n";
+  write(folder_ / "t.csv", table);
+  const std::vector<CsvColumn> columns = csv_columns(folder_ / "t.csv", {});
+  const auto count = static_cast<std::int64_t>(spellings.size());
+  EXPECT_EQ(columns[0].type, CsvType::kNumber);
+  EXPECT_EQ(columns[0].missing, count);
+  EXPECT_EQ(columns[1].missing, count);
+  EXPECT_EQ(columns[1].distinct, 2);
+}
+
 TEST_F(Sets, ColumnsThatLookLikeIdentifiersAreWarnedOf) {
   std::string table = "ID,age,y\n";
   for (int i = 0; i < 30; ++i) table += std::to_string(7000 + 13 * i % 31) + ",5,0\n";

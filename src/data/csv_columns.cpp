@@ -26,9 +26,14 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// "CustomerID", "customer_id", "id", "index", "Unnamed: 0" (the index that pandas writes).
+// "CustomerID", "customer_id", "id", "index", "Unnamed: 0" (the index that pandas writes); not "PAID".
 bool is_identifiers_name(std::string_view name) {
-  if (name.ends_with("ID") || name.ends_with("Id")) return true;
+  constexpr std::size_t kLength = 2;
+  if (name.ends_with("ID") || name.ends_with("Id")) {
+    const bool is_whole = name.size() == kLength;
+    if (is_whole || std::isupper(static_cast<unsigned char>(name[name.size() - kLength - 1])) == 0)
+      return true;
+  }
   std::string lower;
   for (const char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   constexpr std::string_view kNames[] = {"id", "idx", "index", "uuid", "guid", "rowid", "unnamed: 0"};
@@ -41,12 +46,13 @@ bool is_identifiers_name(std::string_view name) {
 // Why a column looks like an identifier. A small table has no repetitions by chance, so it takes some rows.
 std::string identifier_of(const CsvColumn& column, const std::vector<double>& values) {
   constexpr std::int64_t kRowsOfCounter = 10, kRowsOfNumbers = 100, kRowsOfText = 10;
+  constexpr std::int64_t kYesOrNo = 2;  // values: too few to tell rows apart
   const std::int64_t rows = std::ssize(values);
   const bool all_differ = column.distinct == rows;
   if (column.type == CsvType::kText)
     return all_differ && rows >= kRowsOfText ? fmt::format("another text in each of {} rows", rows) : "";
   if (column.type != CsvType::kInteger) return "";
-  if (is_identifiers_name(column.name)) return "by its name";
+  if (is_identifiers_name(column.name) && column.distinct > kYesOrNo) return "by its name";
   if (!all_differ) return "";
   const bool counts = std::adjacent_find(values.begin(), values.end(),
                                          [](double a, double b) { return b != a + 1; }) == values.end();
@@ -140,7 +146,9 @@ Table read_csv_like(const std::filesystem::path& file, CsvOptions options, const
 }
 
 bool is_missing(std::string_view cell) {
-  return cell.empty() || cell == "NA" || cell == "NaN" || cell == "nan" || cell == "N/A" || cell == "null";
+  constexpr std::string_view kMissing[] = {"",    "NA",  "N/A",  "n/a",  "NaN",
+                                           "nan", "NAN", "null", "NULL", "None"};
+  return std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
 }
 
 std::size_t column_place(std::string_view name, const Table& table, std::string_view where) {

@@ -57,8 +57,8 @@ SYSTOLE_API Source images(const std::filesystem::path& folder, const ImageOption
 
 // Tables. A column is whole numbers (i64), numbers (f32), or text, kept as the i32 number of its category;
 // categories are in the order of their names. Quotes, CRLF and a byte order mark are understood; text that is
-// not UTF-8 is kParse, with how to convert it. A cell that is empty, NA, N/A, NaN, nan or null is missing:
-// NaN in a column of numbers and its own category of text.
+// not UTF-8 is kParse, with how to convert it. A cell that is empty, NA, N/A, n/a, NaN, nan, NAN, null, NULL
+// or None is missing: NaN in a column of numbers and its own category of text.
 enum class CsvHeader {
   kAuto,  // names, when a cell of the first line is no number though the cell below is, when `label` or
           // another option names a cell of it, or when all cells are text and none of the line occurs below;

@@ -218,7 +218,7 @@ Work forward_of(const Options& options, const Settings& settings) {
 }
 
 Work graph_of(const Options& options) {
-  const ir::Graph graph = bound(ir::parse(read_text_file(options.what), options.what), options.sizes);
+  const ir::Graph graph = bound(ir::parse(read_text(options.what), options.what), options.sizes);
   if (!options.trust.kernels) training::refuse_kernels(graph, options.what);
   const DeviceName device = current_device();
   const std::shared_ptr<runtime::Session> session = systole::compile(graph, device.to_string()).new_session();

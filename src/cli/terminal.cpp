@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/printable.h"
+#include "data/set_files.h"
 #include "systole/base/error.h"
 
 namespace systole::cli {
@@ -66,7 +67,10 @@ void flush_output() {
 }
 
 std::string read_text(const std::string& file) {
-  return file == "-" ? read_text_stream(STDIN_FILENO, "standard input") : read_text_file(file);
+  const bool is_stream = file == "-";
+  std::string text = is_stream ? read_text_stream(STDIN_FILENO, "standard input") : read_text_file(file);
+  data::require_utf8(text, is_stream ? "<stdin>" : file, "");
+  return text;
 }
 
 int terminal_width() {

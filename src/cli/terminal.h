@@ -14,7 +14,8 @@ void put(std::string_view text);
 // What another program may read, such as a graph: as it is, unless stdout is a terminal.
 void put_data(std::string_view text);
 void flush_output();  // throws kIo when stdout did not take everything, but for a closed pipe
-std::string read_text(const std::string& file);  // of a file, or of stdin when it is "-"
+// Of a file, or of stdin when it is "-"; kParse, with how to convert it, where it is not UTF-8.
+std::string read_text(const std::string& file);
 
 int terminal_width();  // COLUMNS, or that of the terminal, or 100 without one
 

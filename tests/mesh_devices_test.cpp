@@ -46,6 +46,21 @@ TEST_P(MeshOfOneDevice, AGraphSplitOverSeveralIsRefused) {
   expect_error(ErrorKind::kUnsupported, "a mesh of 4 devices", [&] { backend.compile(doubling(4), 0, {}); });
 }
 
+TEST_P(MeshOfOneDevice, AGraphWhoseBodyAloneIsSplitIsRefusedToo) {
+  const ir::Graph graph = ir::parse(R"(systole.ir 1
+graph @body(%c: f32[4], %x: f32[4]) mesh(data=4) {
+  %s = add(%c, %x) sharding([data])
+  return %s, %s
+}
+graph @main(%c: f32[4], %x: f32[3,4]) mesh(data=4) {
+  %l, %y = scan(%c, %x) {length=3, carries=1, xs=1} @body
+  return %l, %y
+}
+)");
+  expect_error(ErrorKind::kUnsupported, "a mesh of 4 devices",
+               [&] { runtime::backend(GetParam()).compile(graph, 0, {}); });
+}
+
 TEST_P(MeshOfOneDevice, AFunctionOfSeveralIsRefusedWhereItIsMade) {
   if (const auto reason = reason_for(GetParam())) GTEST_SKIP() << *reason;
   const std::string wanted = runtime::backend(GetParam()).devices()[0].name.to_string() +

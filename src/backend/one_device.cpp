@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "eval/eval.h"
@@ -10,11 +11,24 @@
 
 namespace systole::runtime {
 
-bool has_shardings(const ir::Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const ir::Node& node) {
-    const auto is_there = [](const auto& sharding) { return sharding.has_value(); };
-    return std::any_of(node.shardings.begin(), node.shardings.end(), is_there);
+namespace {
+
+// `seen` are the graphs without shardings so far: one may be the body of several nodes.
+bool has_shardings(const ir::Graph& graph, std::set<const ir::Graph*>& seen) {
+  if (!seen.insert(&graph).second) return false;
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const ir::Node& node) {
+    return std::any_of(node.shardings.begin(), node.shardings.end(),
+                       [](const auto& sharding) { return sharding.has_value(); }) ||
+           std::any_of(node.graphs.begin(), node.graphs.end(),
+                       [&](const ir::GraphRef& body) { return has_shardings(*body, seen); });
   });
+}
+
+}  // namespace
+
+bool has_shardings(const ir::Graph& graph) {
+  std::set<const ir::Graph*> seen;
+  return has_shardings(graph, seen);
 }
 
 void refuse_mesh(std::string_view backend, std::int64_t devices) {

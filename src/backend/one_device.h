@@ -19,7 +19,7 @@ class OneDevice {
 inline constexpr const char* kNoCollectives =
     "collectives need several devices, and a program of this backend runs on one";
 
-// Whether a value of the graph itself is sharded; who splits it splits the sub-graphs by that.
+// Whether a value of the graph or of one of its sub-graphs is sharded.
 bool has_shardings(const ir::Graph& graph);
 
 // kUnsupported for a mesh of more devices than one.

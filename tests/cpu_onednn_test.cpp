@@ -17,6 +17,10 @@
 
 #include "backend/cpu/executor.h"
 #include "backend/cpu/onednn.h"
+#include "backend/packages.h"
+#include "base/log.h"
+#include "child_check.h"
+#include "error_check.h"
 #include "graph_arguments.h"
 #include "systole/autodiff.h"
 #include "systole/compile.h"
@@ -92,6 +96,44 @@ TEST_F(OneDnn, TakesBatchesAndWhatIsAdded) {
                                     "return %z"),
                {"onednn.matmul+bias"});
   expect_calls(graph_of(inputs, product + "%z = add(%y, %c)\nreturn %z"), {"onednn.matmul+array"});
+}
+
+// A process that finds no oneDNN says so once, at the first product that oneDNN would be asked for, however
+// small the network: here a layer of 64 to 64 numbers for 32 samples.
+TEST(OneDnnChild, DISABLED_ASmallLayerWarnsOnce) {
+  runtime::use_package_folders({});
+  if (onednn_absence().empty()) return;  // the system has one
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, LogLevel::warn);
+  const auto multiply = [](std::int64_t rows, std::int64_t depth) {
+    Graph graph("dot");
+    const Value x = graph.input("x", {DType::f32, {rows, depth}});
+    const Value w = graph.input("w", {DType::f32, {depth, depth}});
+    graph.output(ops::dot_general(x, w, {1}, {0}), "y");
+    compile(graph, "cpu");
+  };
+  multiply(4, 8);
+  EXPECT_TRUE(lines.empty()) << lines[0];
+  multiply(32, 64);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find(onednn_absence()), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find(onednn_repair()), std::string::npos) << lines[0];
+  multiply(64, 64);
+  EXPECT_EQ(lines.size(), 1U);
+  set_log_sink({});
+}
+
+TEST(OneDnnChild, DISABLED_AVariableThatNamesNothingIsAnError) {
+  EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [] { onednn_absence(); }).find("names no oneDNN"),
+            std::string::npos);
+}
+
+TEST(OneDnnWithout, IsSaidOnceAndAWrongPathIsAnError) {
+  ASSERT_EQ(::unsetenv("SYSTOLE_ONEDNN"), 0);
+  EXPECT_TRUE(passes_in_a_child("OneDnnChild.DISABLED_ASmallLayerWarnsOnce"));
+  ::setenv("SYSTOLE_ONEDNN", "/no/such/libdnnl.so.3", 1);
+  EXPECT_TRUE(passes_in_a_child("OneDnnChild.DISABLED_AVariableThatNamesNothingIsAnError"));
+  ::unsetenv("SYSTOLE_ONEDNN");
 }
 
 TEST_F(OneDnn, LeavesSmallProductsAndOtherTypesToKernels) {

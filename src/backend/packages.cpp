@@ -8,8 +8,11 @@
 #include <charconv>
 #include <cstdint>
 #include <fstream>
+#include <optional>
+#include <utility>
 
 #include "base/env.h"
+#include "base/lasting.h"
 
 namespace systole::runtime {
 
@@ -47,6 +50,11 @@ fs::path mapped_file(const void* address) {
   return {};
 }
 
+std::optional<std::vector<fs::path>>& chosen_folders() {
+  static std::optional<std::vector<fs::path>>& folders = lasting<std::optional<std::vector<fs::path>>>();
+  return folders;
+}
+
 // Of a build tree's libraries and programs, which lie at its top or in folders below it.
 constexpr const char* kBuilt[] = {"../.deps", "../../.deps", "../../../.deps", "../../../../.deps"};
 
@@ -75,7 +83,11 @@ std::vector<fs::path> listed_folders(const char* variable) {
   return folders;
 }
 
-std::vector<fs::path> package_folders() { return package_folders(own_file(), own_program()); }
+std::vector<fs::path> package_folders() {
+  return chosen_folders() ? *chosen_folders() : package_folders(own_file(), own_program());
+}
+
+void use_package_folders(std::vector<fs::path> folders) { chosen_folders() = std::move(folders); }
 
 std::vector<fs::path> package_folders(const fs::path& library, const fs::path& program) {
   std::vector<fs::path> folders = listed_folders("SYSTOLE_PLUGIN_PATH");

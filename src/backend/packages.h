@@ -22,5 +22,7 @@ std::vector<std::filesystem::path> package_folders();
 // The same for a library and a program that lie there; for tests.
 std::vector<std::filesystem::path> package_folders(const std::filesystem::path& library,
                                                    const std::filesystem::path& program);
+// From here on package_folders() are these, whatever there is; for tests, before anything is loaded.
+void use_package_folders(std::vector<std::filesystem::path> folders);
 
 }  // namespace systole::runtime

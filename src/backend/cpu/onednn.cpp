@@ -9,6 +9,7 @@
 #include "backend/cpu/onednn_convolution.h"
 #include "backend/cpu/onednn_int8.h"
 #include "backend/cpu/onednn_layers.h"
+#include "backend/cpu/onednn_plan.h"
 #include "backend/cpu/onednn_product.h"
 #include "backend/patterns/layers.h"
 #include "backend/patterns/on_result.h"
@@ -56,17 +57,14 @@ std::int64_t wanted_multiplications(const lower::Region& region) {
   return p.operands == DType::f32 || is_int8(region) ? multiplications(p) : 0;
 }
 
-// Below that many it hardly matters who does it.
-constexpr std::int64_t kMatters = 1'000'000;
-
 void warn_once(const lower::Region& region) {
   static std::atomic<bool> is_done{false};
-  if (is_done.load(std::memory_order_relaxed) || wanted_multiplications(region) < kMatters) return;
+  if (is_done.load(std::memory_order_relaxed) || wanted_multiplications(region) < kWorthACall) return;
   if (is_done.exchange(true, std::memory_order_relaxed)) return;
   log(LogLevel::warn,
       fmt::format(
-          "cpu: large products and convolutions run on generated kernels, which are several times slower "
-          "than oneDNN: {}. {}",
+          "cpu: products and convolutions run on generated kernels, which are several times slower than "
+          "oneDNN where they are large: {}. {}",
           dnnl::absence(), onednn_repair()));
 }
 

@@ -23,8 +23,8 @@ std::string onednn_name();    // of the one that is here: "oneDNN 3.2.0 (/path/l
 std::string onednn_repair();  // what to do when it is absent
 
 // The region's anchor is a dot_general, a convolution or a layer (patterns/layers.h). One claim, or the
-// reason for none; neither where nobody wants oneDNN. The first that is large and has to do without oneDNN
-// is a warning, once a process.
+// reason for none; neither where nobody wants oneDNN. The first that oneDNN would be asked for, and that has
+// to do without it, is a warning, once a process.
 std::vector<lower::Claim> onednn_offers(const lower::Region& region);
 std::shared_ptr<const LibraryCall> onednn_call(const lower::Region& region);  // of what was claimed
 

@@ -114,17 +114,15 @@ Library::Library() {
     absence = fmt::format("{}={}", kVariable, kOff);
     return;
   }
+  std::string reasons;
+  if (!chosen.empty() && !open(chosen, reasons))
+    throw Error(ErrorKind::kInvalidArgument, kVariable, "names no oneDNN that can be used: " + reasons,
+                fmt::format("the path of a {}, or {} for none", kFile, kOff), chosen);
   if (!lend_pool(1)) {
     absence = "this build has no OpenMP, whose threads oneDNN shares";
     return;
   }
-  std::string reasons;
-  if (!chosen.empty()) {
-    if (!open(chosen, reasons))
-      throw Error(ErrorKind::kInvalidArgument, kVariable, "names no oneDNN that can be used: " + reasons,
-                  fmt::format("the path of a {}, or {} for none", kFile, kOff), chosen);
-    return;
-  }
+  if (!chosen.empty()) return;
   for (const std::filesystem::path& folder : runtime::package_folders())
     if (std::error_code code; std::filesystem::exists(folder / "lib" / kFile, code))
       if (open((folder / "lib" / kFile).string(), reasons)) return;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -163,6 +164,21 @@ ir::Graph affine(float number) {
 }
 
 const Literal kOnes = Literal::of<float>({2}, {1, 1});
+
+// The sum of a graph has the dtype that the graph says, whatever the functions of Tensors make of it.
+TEST(Compile, ASumOfSmallIntegersKeepsItsDtypeAndWraps) {
+  const ir::Graph graph = ir::parse(R"(systole.ir 1
+graph @main(%x: u8[2]) {
+  %y = reduce(%x) {kind=sum, axes=[0]}
+  return y: %y
+}
+)");
+  for (const char* device : {"reference", "cpu"}) {
+    const Literal sum = compile(graph, device).run({Literal::of<std::uint8_t>({2}, {200, 201})})[0];
+    EXPECT_EQ(sum.type().to_string(), "u8[]") << device;
+    EXPECT_EQ(sum.item<std::uint8_t>(), 145) << device;  // 401 - 256
+  }
+}
 
 TEST(DeviceNames, AliasesAndCasesMeanTheSameDevice) {
   const struct {

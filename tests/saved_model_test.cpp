@@ -53,6 +53,16 @@ TEST_F(SavedModelTest, EveryModelOfTheLibraryTakesAnyBatch) {
   check(resnet, [](int n) { return waves({n, 32, 32, 3}); });
 }
 
+// A sum in i32 is what models before 0.2 hold; its graph says the dtype, so it stays and wraps.
+TEST_F(SavedModelTest, ASumInANarrowDtypeKeepsItWhenItIsLoaded) {
+  const auto total = [](const Tensor& x) { return sum(x, -1, {.dtype = DType::i32}); };
+  save(file(), Tiny(), total, {{DType::i32, {1, 2}}});
+  const SavedModel m = load(file());
+  EXPECT_EQ(m.outputs()[0].type.to_string(), "i32[N]");
+  const Tensor x(Literal::of<std::int32_t>({2, 2}, {3, 4, 2147483647, 1}));
+  EXPECT_EQ(m(x).to_vector<std::int32_t>(), (std::vector<std::int32_t>{7, -2147483648}));
+}
+
 TEST_F(SavedModelTest, IsSavedAsItIsAfterTrainingAndItsModeIsPutBack) {
   nn::Sequential net{nn::Linear(3, 4), nn::BatchNorm(4), nn::Dropout(0.5), nn::Linear(4, 2)};
   nn::train(net);

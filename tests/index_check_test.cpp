@@ -211,6 +211,10 @@ TEST_P(IndexCheck, CoversTheLabelsOfEveryLoss) {
   check("cross_entropy", false, [](T x, T y) { return cross_entropy(x, y, {.label_smoothing = 0.1}); });
   check("cross_entropy", false, [&](T x, T y) { return cross_entropy(x, y, {.class_weights = weights}); });
   check("cross_entropy", true, [](T x, T y) { return cross_entropy(x, y, {.ignore_index = -100}); });
+  check("cross_entropy", true, [](T x, T y) {
+    const auto loss = [](T a, T b) { return cross_entropy(a, b, {.ignore_index = -100}); };
+    return autocast(loss, DType::bf16)(x, y);
+  });
   check("nll_loss", false, [](T x, T y) { return nll_loss(log_softmax(x), y); });
   check("nll_loss", true, [](T x, T y) { return nll_loss(log_softmax(x), y, {.ignore_index = -100}); });
   check("sparse_categorical_cross_entropy", false,

@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/train/graph_file.h"
+#include "cli/trust.h"
 #include "systole/ir/text.h"
 
 namespace systole::cli {
@@ -20,6 +21,7 @@ namespace {
 struct Options {
   std::vector<std::string> files;
   bool check = false, write = false;
+  Trust trust;
 };
 
 int format(const Options& options) {
@@ -31,7 +33,7 @@ int format(const Options& options) {
       if (options.check || options.write)
         throw UsageError(
             fmt::format("--check and --write are for graphs as text, and {} is a saved model", file));
-      put_data(ir::print(read_graph(file)));
+      put_data(ir::print(read_graph(file, options.trust)));
       continue;
     }
     const std::string old_text = read_text(file);
@@ -56,6 +58,7 @@ Action add_fmt(App& app) {
       ->type_name("");
   app.add_flag("--check", options->check, "only name the files that differ; exit 1 if any does");
   app.add_flag("--write", options->write, "replace the files instead of printing");
+  add_links_option(app, options->trust);
   app.footer(
       "Examples:\n  systole fmt model.sir\n  systole fmt runs/mnist > mnist.sir\n  systole fmt --check "
       "*.sir");

@@ -84,7 +84,8 @@ TEST_F(MaskPictures, OfPrintingColoursAreSeenAsPillowShowsThem) { expect("cmyk.j
 
 TEST_F(MaskPictures, BytesTooManyAreNoDamageAndDamageIs) {
   expect("extra_end.jpg", "extra_end", {});
-  for (const char* name : {"extra_head", "extra_exif", "extra_tables", "extra_scan", "restarts", "few_restart"})
+  for (const char* name :
+       {"extra_head", "extra_exif", "extra_tables", "extra_scan", "restarts", "few_restart"})
     expect(std::string(name) + ".jpg", name, {});
   std::ifstream in(kMasks / "extra_head.jpg", std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), {});

@@ -243,8 +243,9 @@ TEST_F(HostileFiles, DescriptionsBesideWeights) {
       "{",          "}",     "[",      "]",   ",",   ":",       "\"",
       "null",       "false", "-1e400", "1e9", "0.5", "\\u0000", "\"model_type\":\"bert\",",
       "[[[[[[[[[[["};
-  expect_typed({std::begin(hostile::kSeedConfigs), std::end(hostile::kSeedConfigs)}, kWords,
-               [&](const std::string& text) { hostile::read_config(text, folder_); }, 600);
+  expect_typed(
+      {std::begin(hostile::kSeedConfigs), std::end(hostile::kSeedConfigs)}, kWords,
+      [&](const std::string& text) { hostile::read_config(text, folder_); }, 600);
 }
 
 TEST_F(HostileFiles, DescriptionsOfTokenizers) {

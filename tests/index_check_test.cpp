@@ -172,9 +172,8 @@ TEST_P(IndexCheck, CoversEveryOpWithIndices) {
              {"cross_entropy of f32[4,2]", "2 indices", "0 to 1", "-1 at [2]"});
   const auto block = compile(
       [](const Tensor& t, const Tensor& i, const Tensor& j) {
-        return recording::built({t, i, j}, [](const ir::Values& v) {
-          return ops::dynamic_slice(v[0], {v[1], v[2]}, {3, 1});
-        });
+        return recording::built(
+            {t, i, j}, [](const ir::Values& v) { return ops::dynamic_slice(v[0], {v[1], v[2]}, {3, 1}); });
       },
       on);
   EXPECT_EQ(block(table, Tensor(1), Tensor(1)).to_vector<float>(), (std::vector<float>{3, 5, 7}));
@@ -330,14 +329,10 @@ TEST_P(IndexCheck, NamesTheStepOfALaunchThatTakesItsRows) {
       {.name = "step", .check_indices = true});
   const std::vector<float> before = flat(parameters(words));
   const Tensor data = tensor({0, 1, 2, 3, 9});
-  expect_all(refused([&] {
-               step.many_at(tensor({{0, 1}, {2, 4}, {3, 3}}), data);
-             }),
+  expect_all(refused([&] { step.many_at(tensor({{0, 1}, {2, 4}, {3, 3}}), data); }),
              {"step", "gather of f32[4,2] (weight)", "step 1", "9 at [1]"});
   EXPECT_EQ(flat(parameters(words)), before);
-  expect_all(refused([&] {
-               step.many_at(tensor({{0, 1}, {5, 2}}), data);
-             }),
+  expect_all(refused([&] { step.many_at(tensor({{0, 1}, {5, 2}}), data); }),
              {"many_at", "i32[5] (argument 0)", "0 to 4", "5 at [1,0]"});
   EXPECT_EQ(flat(parameters(words)), before);
   step.many_at(tensor({{0, 1}, {2, 3}}), data);

@@ -246,27 +246,17 @@ Value input(Graph& graph, Shape shape, DType dtype = DType::f32) {
 const Long kLong[] = {
     {"elementwise", [](Graph& g) { return ops::exp(input(g, {kMany})); }},
     {"elementwise with a broadcast operand",
-     [](Graph& g) {
-       return ops::add(input(g, {3, kMany / 3}), input(g, {3, 1}));
-     }},
-    {"transpose",
-     [](Graph& g) {
-       return ops::transpose(input(g, {50'000, 60'000}), {1, 0});
-     }},
+     [](Graph& g) { return ops::add(input(g, {3, kMany / 3}), input(g, {3, 1})); }},
+    {"transpose", [](Graph& g) { return ops::transpose(input(g, {50'000, 60'000}), {1, 0}); }},
     {"slice", [](Graph& g) { return ops::slice_axis(input(g, {kMany}), 0, kMany - 5, kMany); }},
-    {"concat",
-     [](Graph& g) {
-       return ops::concat({{input(g, {kMany}), input(g, {5})}}, 0);
-     }},
+    {"concat", [](Graph& g) { return ops::concat({{input(g, {kMany}), input(g, {5})}}, 0); }},
     {"pad",
      [](Graph& g) {
        return ops::pad(input(g, {5}), g.constant(Literal::scalar<float>(0)), {kMany}, {0}, {0});
      }},
     {"gather from many", [](Graph& g) { return ops::take(input(g, {kMany}), input(g, {7}, DType::i64), 0); }},
     {"gather of many rows",
-     [](Graph& g) {
-       return ops::take(input(g, {5, 60'000}), input(g, {50'000}, DType::i32), 0);
-     }},
+     [](Graph& g) { return ops::take(input(g, {5, 60'000}), input(g, {50'000}, DType::i32), 0); }},
     {"dynamic slice",
      [](Graph& g) { return ops::dynamic_slice(input(g, {kMany}), {{input(g, {}, DType::i64)}}, {5}); }},
     {"scatter",
@@ -281,17 +271,11 @@ const Long kLong[] = {
        return ops::scatter(input(g, {kMany}), input(g, {7}, DType::i64), input(g, {7}), attrs);
      }},
     {"product of many rows",
-     [](Graph& g) {
-       return ops::matmul(input(g, {kMany / 8, 8}), input(g, {8, 8}));
-     }},
+     [](Graph& g) { return ops::matmul(input(g, {kMany / 8, 8}), input(g, {8, 8})); }},
     {"product of a long depth",
-     [](Graph& g) {
-       return ops::matmul(input(g, {8, kMany}), input(g, {kMany, 8}));
-     }},
+     [](Graph& g) { return ops::matmul(input(g, {8, kMany}), input(g, {kMany, 8})); }},
     {"product with many results",
-     [](Graph& g) {
-       return ops::matmul(input(g, {60'000, 8}), input(g, {8, 50'000}));
-     }},
+     [](Graph& g) { return ops::matmul(input(g, {60'000, 8}), input(g, {8, 50'000})); }},
     {"convolution",
      [](Graph& g) {
        ir::ConvolutionAttrs attrs;
@@ -307,23 +291,15 @@ const Long kLong[] = {
     {"running sum along one axis",
      [](Graph& g) { return ops::cumulative(input(g, {kMany}), Combine::sum, 0); }},
     {"running sums of many rows",
-     [](Graph& g) {
-       return ops::cumulative(input(g, {kMany / 8, 8}), Combine::sum, 1);
-     }},
+     [](Graph& g) { return ops::cumulative(input(g, {kMany / 8, 8}), Combine::sum, 1); }},
     {"windows",
      [](Graph& g) {
        return ops::reduce_window(input(g, {kMany}), {.kind = Combine::max, .window = {3}, .strides = {1}});
      }},
-    {"reduction to many",
-     [](Graph& g) {
-       return ops::sum(input(g, {kMany / 8, 8}), {1});
-     }},
+    {"reduction to many", [](Graph& g) { return ops::sum(input(g, {kMany / 8, 8}), {1}); }},
     {"place of the largest",
      [](Graph& g) { return ops::arg_reduce(input(g, {kMany}), Combine::max, 0, DType::i64); }},
-    {"sorts of many rows",
-     [](Graph& g) {
-       return ops::sort(input(g, {kMany / 8, 8}), 1);
-     }},
+    {"sorts of many rows", [](Graph& g) { return ops::sort(input(g, {kMany / 8, 8}), 1); }},
 };
 
 // Each index that may pass 2^31 is one of 64 bits: no variable of 32 takes a thread's, a group's or an item's

@@ -932,7 +932,9 @@ TEST_F(TrainCli, ADamagedSoundStopsOrIsSkippedAndCounted) {
   EXPECT_NE(stopped.err.find("0_6.wav"), std::string::npos) << stopped.err;
   const Outcome skipped = run(line + "--set data.on_bad=skip");
   ASSERT_EQ(skipped.code, 0) << skipped.err;
-  EXPECT_NE(skipped.out.find("sounds: 12 samples, x f32[32], y i32[] of 2 classes; validation 3"), std::string::npos) << skipped.out;
+  EXPECT_NE(skipped.out.find("sounds: 12 samples, x f32[32], y i32[] of 2 classes; validation 3"),
+            std::string::npos)
+      << skipped.out;
   for (const Outcome& outcome : {skipped, run("evaluate run --data 'audio:sounds?samples=32'")}) {
     EXPECT_NE(outcome.out.find("1 sample could not be read"), std::string::npos)
         << outcome.out << outcome.err;

@@ -104,8 +104,7 @@ Action add_data(App& app) {
   };
   auto arguments = std::make_shared<Arguments>();
   app.require_subcommand(1);
-  App* fetching =
-      app.add_subcommand("get", "Fetch a data set and check it; a broken download is continued");
+  App* fetching = app.add_subcommand("get", "Fetch a data set and check it; a broken download is continued");
   fetching->add_option("NAME", arguments->name, "mnist, fashion or cifar10")->required();
   fetching->add_option("--out", arguments->folder, "the folder for its files; data/NAME when left out");
   fetching->add_option("--from", arguments->base, "another address that has the files (http, https, file)");

@@ -81,8 +81,8 @@ void rename_old_command(int argc, char** argv) {
 int run(int argc, char** argv) {
   rename_old_command(argc, argv);
   CommandLine line(
-      "Systole trains, measures and uses models on any device, and runs the graphs they are made of.", "systole",
-      "systole " SYSTOLE_VERSION);
+      "Systole trains, measures and uses models on any device, and runs the graphs they are made of.",
+      "systole", "systole " SYSTOLE_VERSION);
   std::map<std::string, Action> actions;
   for (const Command& command : kCommands)
     actions[command.name] = command.add(*line.add_command(command.name, command.summary));
@@ -98,7 +98,8 @@ int run(int argc, char** argv) {
     case Parsed::Kind::help: put(parsed.text); break;
     case Parsed::Kind::version: put(parsed.text + "\n"); break;
     case Parsed::Kind::wrong: return report(kWrongUsage, parsed.text + usage_hint(parsed.command));
-    case Parsed::Kind::command: try {
+    case Parsed::Kind::command:
+      try {
         const int code = actions.at(parsed.command)();
         flush_output();
         return code;

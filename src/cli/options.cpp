@@ -71,7 +71,8 @@ Option* Option::one_of(std::vector<std::string> words) {
 }
 
 Option* Option::check(std::function<std::string(const std::string&)> complaint) {
-  return checked(this, option_, CLI::Validator([complaint](std::string& text) { return complaint(text); }, ""));
+  return checked(this, option_,
+                 CLI::Validator([complaint](std::string& text) { return complaint(text); }, ""));
 }
 
 bool Option::is_given() const { return option_->count() > 0; }

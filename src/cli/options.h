@@ -1,7 +1,7 @@
 #pragma once
 
-// The command line's options, as the commands declare them. CLI11, which reads them, takes seconds to compile and is
-// included by options.cpp alone.
+// The command line's options, as the commands declare them. CLI11, which reads them, takes seconds to compile
+// and is included by options.cpp alone.
 //
 //   app.add_option("--batch", options->batch, "samples at a time")->type_name("NUMBER")->positive();
 //   app.add_flag("--json", options->json, "a JSON line per result");
@@ -27,7 +27,7 @@ class Option {
 
   Option* required();
   Option* type_name(std::string name);
-  Option* allow_extra_args(bool allow);  // false: one value each time the option is given
+  Option* allow_extra_args(bool allow);   // false: one value each time the option is given
   Option* expected(int least, int most);  // -1: any number
   Option* delimiter(char between);
   Option* excludes(const std::string& other);

@@ -216,8 +216,7 @@ Action add_tpu(App& app) {
   topologies->add_flag("--json", options->json, "a JSON line per topology");
   App* const models = app.add_subcommand("models", "List the training steps that can be compiled");
   models->add_flag("--json", options->json, "a JSON line per model");
-  App* const compile =
-      app.add_subcommand("compile", "Compile a training step for TPUs that are not there");
+  App* const compile = app.add_subcommand("compile", "Compile a training step for TPUs that are not there");
   compile->add_option("--model", options->model, model_names() + " or a graph FILE.sir")
       ->required()
       ->type_name("NAME");

@@ -1,7 +1,6 @@
 #include "cli/trust.h"
 #include "cli/options.h"
 
-
 namespace systole::cli {
 
 void add_kernels_option(App& app, Trust& trust) {

@@ -129,7 +129,8 @@ TEST_F(CudnnFaults, ALayerIsTriedAgainWhenThereWasNoHandleOrNoMemory) {
 TEST_F(CudnnFaults, ReadyCallsDoNotWaitWhilePlansAndLayersAreMade) {
   ::setenv("SYSTOLE_CUDA_PREFER", "cudnn.pooling,cudnn.rnn", 1);
   FakeDriver fake({FakeGpu{}, FakeGpu{}});
-  const Device device(1);  // not that of the tests above: plans are kept as long as the process, as devices are
+  const Device device(
+      1);  // not that of the tests above: plans are kept as long as the process, as devices are
   ASSERT_EQ(dnn_absence(), "");
   offer_engine(true);
   const lower::Region ready = convolution(24), ready_layer = pooling(7);

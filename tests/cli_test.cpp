@@ -604,27 +604,6 @@ TEST_F(CliTest, CacheIsShownAndCleared) {
       << wrong.out;
 }
 
-// The commands of docs/compiler.md, on the file that it names.
-TEST_F(CliTest, TheCompilerPageShowsWhatTheCommandPrints) {
-  const fs::path root = SYSTOLE_SOURCE_DIR;
-  std::ifstream in(root / "docs/compiler.md");
-  const std::string page{std::istreambuf_iterator<char>(in), {}};
-  fs::copy(root / "examples", folder_ / "examples");
-  const std::string prompt = "$ systole ";
-  int commands = 0;
-  for (std::size_t at = page.find(prompt); at != page.npos; at = page.find(prompt, at)) {
-    at += prompt.size();
-    const std::size_t end = page.find('\n', at);
-    const Outcome outcome = run(page.substr(at, end - at));
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_EQ(outcome.err, "");
-    const std::string shown = page.substr(end + 1, page.find("```", end) - end - 1);
-    EXPECT_EQ(outcome.out.substr(0, shown.size()), shown);
-    ++commands;
-  }
-  EXPECT_EQ(commands, 2);
-}
-
 TEST_F(CliTest, CompilePrintsStepsKernelsOrBoth) {
   write_affine();
   const std::string steps = run("compile affine.sir --size N=3").out,

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -25,6 +26,12 @@
 #include "systole/io/archive.h"
 
 namespace systole::data {
+
+bool is_missing(std::string_view cell) {
+  constexpr std::string_view kMissing[] = {"",    "NA",  "N/A",  "n/a",  "NaN",
+                                           "nan", "NAN", "null", "NULL", "None"};
+  return std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
+}
 
 namespace {
 

@@ -145,12 +145,6 @@ Table read_csv_like(const std::filesystem::path& file, CsvOptions options, const
   return again ? read_csv(file, options) : found;
 }
 
-bool is_missing(std::string_view cell) {
-  constexpr std::string_view kMissing[] = {"",    "NA",  "N/A",  "n/a",  "NaN",
-                                           "nan", "NAN", "null", "NULL", "None"};
-  return std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
-}
-
 std::size_t column_place(std::string_view name, const Table& table, std::string_view where) {
   for (std::size_t i = 0; i < table.columns.size(); ++i)
     if (table.columns[i].name == name) return i;

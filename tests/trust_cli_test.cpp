@@ -180,6 +180,22 @@ std::string repeated(std::string_view part, int count) {
   return text;
 }
 
+TEST_F(TrustCli, TomlWithLettersBeyondAsciiOutsideQuotesIsRefused) {
+  if (!reads_toml()) GTEST_SKIP() << "this build reads no TOML files";
+  for (const char* text : {"4[\u0120data]\nsou", "[data]\n\u0120 = 1\n", "[data]\nsource = \u0120\n"}) {
+    write("letters.toml", text);
+    const Outcome outcome = run("train letters.toml");
+    EXPECT_EQ(outcome.code, 1) << text;
+    EXPECT_NE(outcome.err.find("letters beyond ASCII stand outside quotes"), std::string::npos)
+        << outcome.err;
+  }
+  // In quotes and comments they are read: the key is what is wrong.
+  write("letters.toml", "\xEF\xBB\xBF# \u0120\n[data]\n\"Gr\u00f6\u00dfe\" = '\u0120'\n");
+  const Outcome outcome = run("train letters.toml");
+  EXPECT_EQ(outcome.err.find("beyond ASCII"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("Gr\u00f6\u00dfe"), std::string::npos) << outcome.err;
+}
+
 TEST_F(TrustCli, TomlOfAnyDepthIsReadOrRefused) {
   if (!reads_toml()) GTEST_SKIP() << "this build reads no TOML files";
   constexpr int kDeep = 20'000;

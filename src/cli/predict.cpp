@@ -53,8 +53,8 @@ std::string described(std::span<const float> row, const std::vector<std::string>
   return fmt::format("{}", fmt::join(parts, "  "));
 }
 
-// The most probable class at each place of one sample, [places,classes], as many as a line has room for. A
-// place whose scores decide nothing has NaN in all of them.
+// The most probable class at each place of one sample, [places,classes]; a line shows the first kShown.
+// A place whose scores are not finite holds NaN in all of them.
 std::string places_text(std::span<const float> values, std::size_t classes,
                         const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 32;

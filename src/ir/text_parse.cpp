@@ -66,8 +66,8 @@ class Parser {
         lexer_.fail(name != last->name() ? token : std::next(unused_.begin())->second,
                     "a graph that no later one uses");
     }
-    // Passes copy a sub-graph to each place where it is used. A composite has some dozen nodes as a rule, so
-    // that many are no attempt to fill the memory: so many of each count little.
+    // Passes copy a sub-graph to each place where it is used. A composite usually has some dozen
+    // nodes: up to kUsualNodes of each count little, so that only larger ones use up the budget.
     constexpr std::int64_t kNodeBytes = 1024, kUsualNodes = 64, kUsualNodeBytes = 32;
     const std::int64_t copies = std::max<std::int64_t>(last->expanded_size() - nodes_, 0);
     const std::int64_t usual = std::min(copies, composites_ * kUsualNodes);

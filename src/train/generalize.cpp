@@ -29,7 +29,7 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // The text up to its next number, which is given as `number` and `digits`; −1 at the end. Digits inside a
-// name, a fraction or a value's number are no number of their own.
+// name, a fraction or the number of a value (%12) do not count.
 std::string_view up_to_number(std::string_view& text, std::int64_t& number, std::string_view& digits) {
   const auto is_word = [](char c) {
     return is_digit(c) || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_' || c == '.' || c == '%' ||

@@ -104,8 +104,8 @@ std::vector<std::string> further_blocks(const nn::LoadedState& loaded) {
   return further;
 }
 
-// What of the model has no value, without its head, which is trained anew for other classes. A masked model
-// has no pooler, so that BERT's belongs to the head of a classifier.
+// The names without those of the model's head, which fine-tuning trains again for other classes. A masked
+// model has no pooler, so BERT's pooler counts as part of a classifier's head.
 std::vector<std::string> without_head(const nn::AnyModule& module, std::vector<std::string> names) {
   const std::vector<std::string> head = nn::head_names(module);
   const bool masked = module.get<nn::models::BertMaskedLanguageModel>() != nullptr;

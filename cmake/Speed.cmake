@@ -1,10 +1,10 @@
 # What keeps the build short: how much each folder is optimised, and headers that are compiled once for many files.
 
-# Hot code is generated or in libraries. What remains of it is in base, eval, io and data (loops over elements) and in
-# ir, runtime, tensor and some files of backend (what each op and each launch passes through). All else runs once for a
-# program and is optimised so that compiling it takes little.
-set(SYSTOLE_O3 base eval io data)
-set(SYSTOLE_O2 ir runtime tensor)
+# Hot code is generated or in libraries. What remains of it is in base and eval (loops over elements), in io and data (of
+# each sample) and in ir, runtime, tensor and some files of backend (what each op and each launch passes through). All
+# else runs once for a program and is optimised so that compiling it takes little.
+set(SYSTOLE_O3 base eval)
+set(SYSTOLE_O2 ir runtime tensor io data)
 set(SYSTOLE_EACH_LAUNCH "/backend/.*/(buffer|cpu|executor|library_call|memory|pinned_ring|queues|session)\\.cpp$|\
 /backend/(arguments|source_call)\\.cpp$")
 
@@ -25,7 +25,8 @@ function(systole_optimize target folder)
 endfunction()
 
 # Half of an ordinary file's time is headers. One set serves the folders up to backend, one what stands on Tensors, one
-# the tests. A file still includes what it uses: the preset fuzz and the test minimal compile without these.
+# the tests. More headers in a set cost more than they save: templates that they instantiate are instantiated in every
+# file. A file still includes what it uses: the preset fuzz and the test minimal compile without these.
 set(SYSTOLE_STANDARD_HEADERS <algorithm> <array> <atomic> <bit> <charconv> <chrono> <cmath> <cstdint> <cstring>
   <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view>
   <unordered_map> <utility> <variant> <vector> <fmt/format.h>)
@@ -47,6 +48,11 @@ function(systole_precompile target folder)
   endif()
 endfunction()
 
+function(systole_launch_precompiling target)
+  set_property(TARGET ${target} PROPERTY
+    CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/precompile ${CMAKE_CXX_COMPILER_LAUNCHER})
+endfunction()
+
 file(WRITE ${PROJECT_BINARY_DIR}/headers.cpp.new "// Nothing: its target owns precompiled headers.\n")
 file(COPY_FILE ${PROJECT_BINARY_DIR}/headers.cpp.new ${PROJECT_BINARY_DIR}/headers.cpp ONLY_IF_DIFFERENT)
 set(sets core tensor)
@@ -56,6 +62,7 @@ endif()
 foreach(set IN LISTS sets)
   add_library(systole_headers_${set} OBJECT ${PROJECT_BINARY_DIR}/headers.cpp)
   target_link_libraries(systole_headers_${set} PRIVATE systole_settings)
+  systole_launch_precompiling(systole_headers_${set})
 endforeach()
 target_precompile_headers(systole_headers_core PRIVATE ${SYSTOLE_STANDARD_HEADERS}
   <systole/base/error.h> <systole/ir/graph.h>)

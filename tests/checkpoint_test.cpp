@@ -25,7 +25,6 @@ namespace systole::training {
 namespace {
 
 namespace fs = std::filesystem;
-using std::chrono::milliseconds;
 
 class CheckpointTest : public ScratchFolder {
  protected:
@@ -35,7 +34,7 @@ class CheckpointTest : public ScratchFolder {
   }
 };
 
-constexpr CheckpointOptions kPatient{.keep = 3, .retries = 2, .wait = milliseconds(0)};
+constexpr CheckpointOptions kPatient{.keep = 3, .retries = 2, .wait_seconds = 0};
 
 // What a run that does not stop has after so many steps: a generator whose every state depends on all before.
 std::vector<std::uint64_t> state_after(std::int64_t steps, std::vector<std::uint64_t> state = {},

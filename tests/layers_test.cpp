@@ -386,7 +386,7 @@ TEST(Layers, StackedLstmsUseTheComposite) {
   std::size_t found = 0;
   const ir::Graph graph = run.graph(zeros({5, 2, 3}));
   for (const ir::Node& node : graph.nodes())
-    if (const auto* attrs = std::get_if<ir::CompositeAttrs>(&node.attrs)) found += attrs->name == "lstm";
+    if (const auto* attrs = node.attrs.get_if<ir::CompositeAttrs>()) found += attrs->name == "lstm";
   EXPECT_EQ(found, 4u);
 }
 

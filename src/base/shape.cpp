@@ -211,6 +211,10 @@ Dim SymbolValues::bind(Dim dim) const {
   return checked_add(size, dim.offset());
 }
 
+Shape::Shape(std::span<const std::int64_t> dims) : dims_(dims.begin(), dims.end()) {}
+Shape::Shape(const std::vector<std::int64_t>& dims) : dims_(dims.begin(), dims.end()) {}
+Shape::Shape(const Ints& dims) : dims_(dims.begin(), dims.end()) {}
+
 bool Shape::is_static() const {
   for (const Dim& d : dims_)
     if (!d.is_static()) return false;

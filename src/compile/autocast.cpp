@@ -239,9 +239,9 @@ class Autocast {
     if (!all_f32(node)) return rebuilt(node, in_full(node));
     Node changed = node;  // the result's dtype is the operands' own
     if (node.op == Op::dot_general)
-      std::get<ir::DotAttrs>(changed.attrs).dtype.reset();
+      changed.attrs.get<ir::DotAttrs>().dtype.reset();
     else
-      std::get<ir::ConvolutionAttrs>(changed.attrs).dtype.reset();
+      changed.attrs.get<ir::ConvolutionAttrs>().dtype.reset();
     return ir::copy_node(out_, changed, in_low(node), {});
   }
 

@@ -77,14 +77,22 @@ bool is_the_samples(ErrorKind kind) {
          kind == ErrorKind::kIo || kind == ErrorKind::kNotFound;
 }
 
+struct BadSamples::State {
+  std::mutex mutex;
+  std::set<std::int64_t> samples;
+};
+
+BadSamples::BadSamples() : state_(std::make_unique<State>()) {}
+BadSamples::~BadSamples() = default;
+
 std::int64_t BadSamples::count() const {
-  const std::lock_guard lock(mutex_);
-  return std::ssize(samples_);
+  const std::lock_guard lock(state_->mutex);
+  return std::ssize(state_->samples);
 }
 
 bool BadSamples::add(std::int64_t sample) {
-  const std::lock_guard lock(mutex_);
-  return samples_.insert(sample).second;
+  const std::lock_guard lock(state_->mutex);
+  return state_->samples.insert(sample).second;
 }
 
 Source without_bad(const Source& source, std::shared_ptr<BadSamples> found) {

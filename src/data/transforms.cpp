@@ -167,6 +167,15 @@ std::size_t sample_part(std::span<const Transform> list) {
   return 0;
 }
 
+Transforms::Transforms() = default;
+Transforms::Transforms(std::initializer_list<Transform> list) : list_(list) {}
+Transforms::Transforms(std::vector<Transform> list) : list_(std::move(list)) {}
+Transforms::Transforms(const Transforms&) = default;
+Transforms::Transforms(Transforms&&) noexcept = default;
+Transforms& Transforms::operator=(const Transforms&) = default;
+Transforms& Transforms::operator=(Transforms&&) noexcept = default;
+Transforms::~Transforms() = default;
+
 Transforms& Transforms::then(Transform next) {
   list_.push_back(std::move(next));
   return *this;

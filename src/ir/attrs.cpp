@@ -1,7 +1,14 @@
 #include "systole/ir/attrs.h"
 
-#include <fmt/format.h>
 #include <algorithm>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "systole/base/error.h"
+#include "systole/ir/attrs_variant.h"
 
 namespace systole::ir {
 
@@ -88,22 +95,69 @@ const Ints& get_ints(const AttrMap& attrs, std::string_view key) {
   return get<Ints>(attrs, key, "a list of integers");
 }
 
-Attrs::Attrs() = default;
-Attrs::Attrs(const Attrs&) = default;
-Attrs::Attrs(Attrs&&) noexcept = default;
-Attrs& Attrs::operator=(const Attrs&) = default;
-Attrs& Attrs::operator=(Attrs&&) noexcept = default;
-Attrs::~Attrs() = default;
+bool CompositeAttrs::operator==(const CompositeAttrs&) const = default;
 
-bool operator==(const Attrs& a, const Attrs& b) {
-  return static_cast<const AttrsVariant&>(a) == static_cast<const AttrsVariant&>(b);
+// The variant lives in the bytes of an Attrs.
+struct AttrsAccess {
+  static AttrsVariant& of(Attrs& attrs) {
+    return *std::launder(reinterpret_cast<AttrsVariant*>(attrs.variant_));
+  }
+  static const AttrsVariant& of(const Attrs& attrs) { return of(const_cast<Attrs&>(attrs)); }
+  template <class... Args>
+  static void make(Attrs& attrs, Args&&... args) {
+    static_assert(sizeof(AttrsVariant) <= sizeof(Attrs) && alignof(AttrsVariant) <= alignof(Attrs));
+    new (static_cast<void*>(attrs.variant_)) AttrsVariant(std::forward<Args>(args)...);
+  }
+};
+
+const AttrsVariant& variant(const Attrs& attrs) { return AttrsAccess::of(attrs); }
+AttrsVariant& variant(Attrs& attrs) { return AttrsAccess::of(attrs); }
+
+Attrs::Attrs() { AttrsAccess::make(*this); }
+Attrs::Attrs(const Attrs& other) { AttrsAccess::make(*this, variant(other)); }
+Attrs::Attrs(Attrs&& other) noexcept { AttrsAccess::make(*this, std::move(variant(other))); }
+Attrs& Attrs::operator=(const Attrs& other) {
+  variant(*this) = variant(other);
+  return *this;
+}
+Attrs& Attrs::operator=(Attrs&& other) noexcept {
+  variant(*this) = std::move(variant(other));
+  return *this;
+}
+Attrs::~Attrs() { std::destroy_at(&variant(*this)); }
+
+std::size_t Attrs::index() const { return variant(*this).index(); }
+
+bool operator==(const Attrs& a, const Attrs& b) { return variant(a) == variant(b); }
+
+template <OpAttrs A>
+Attrs::Attrs(A attrs) {
+  AttrsAccess::make(*this, std::in_place_type<A>, std::move(attrs));
+}
+template <OpAttrs A>
+const A* Attrs::get_if() const {
+  return std::get_if<A>(&variant(*this));
+}
+template <OpAttrs A>
+A* Attrs::get_if() {
+  return std::get_if<A>(&variant(*this));
+}
+template <OpAttrs A>
+const A& Attrs::get() const {
+  if (const A* attrs = get_if<A>()) return *attrs;
+  throw Error(ErrorKind::kInternal, "attributes", "of another op than the one asked for");
+}
+template <OpAttrs A>
+A& Attrs::get() {
+  return const_cast<A&>(std::as_const(*this).get<A>());
 }
 
-template <class A>
-  requires(std::is_constructible_v<AttrsVariant, std::in_place_type_t<A>>)
-Attrs::Attrs(A attrs) : AttrsVariant(std::in_place_type<A>, std::move(attrs)) {}
-
-#define SYSTOLE_ATTRS(A) template SYSTOLE_API Attrs::Attrs(A);
+#define SYSTOLE_ATTRS(A)                                  \
+  template SYSTOLE_API Attrs::Attrs(A);                   \
+  template SYSTOLE_API const A* Attrs::get_if<A>() const; \
+  template SYSTOLE_API A* Attrs::get_if<A>();             \
+  template SYSTOLE_API const A& Attrs::get<A>() const;    \
+  template SYSTOLE_API A& Attrs::get<A>();
 SYSTOLE_ATTRS(NoAttrs)
 SYSTOLE_ATTRS(InputAttrs)
 SYSTOLE_ATTRS(ConstantAttrs)

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 
+#include "systole/ir/attrs_variant.h"
+
 namespace systole::ir {
 
 namespace {
@@ -93,7 +95,7 @@ Values Graph::add_multi(Op op, ValueList operands, Attrs attrs, std::vector<Grap
     node.operands.push_back(v.id());
     operand_types.push_back(v.type());
   }
-  if (auto* composite = std::get_if<CompositeAttrs>(&attrs)) normalize(composite->attrs);
+  if (auto* composite = attrs.get_if<CompositeAttrs>()) normalize(composite->attrs);
   node.types = infer_types(op, operand_types, attrs, graphs, mesh_);
   node.attrs = std::move(attrs);
   node.graphs = std::move(graphs);
@@ -196,7 +198,7 @@ bool has_static_attrs(const Node& node) {
       [&]<class A>(const A& a) {
         A::fields([&](std::string_view, auto member) { result = result && IsStatic{}(a.*member); });
       },
-      node.attrs);
+      variant(node.attrs));
   return result;
 }
 

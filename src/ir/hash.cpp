@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "systole/ir/attrs_variant.h"
+
 namespace systole::ir {
 
 namespace {
@@ -84,7 +86,7 @@ std::uint64_t hash_attrs(const Attrs& attrs) {
       [&]<class A>(const A& a) {
         A::fields([&](std::string_view, auto member) { FieldHasher{h}(a.*member); });
       },
-      attrs);
+      variant(attrs));
   return h.result();
 }
 

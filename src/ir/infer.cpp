@@ -15,11 +15,11 @@ namespace {
 // The index in Attrs of each op's attribute struct.
 template <class A>
 constexpr std::size_t index_of() {
-  return []<class... Ts>(std::variant<Ts...>*) {
+  return []<class... Ts>(AttrsList<Ts...>*) {
     std::size_t i = 0, found = 0;
     ((std::is_same_v<A, Ts> ? (found = i) : 0, ++i), ...);
     return found;
-  }(static_cast<Attrs*>(nullptr));
+  }(static_cast<AllAttrs*>(nullptr));
 }
 
 constexpr std::size_t kAttrsIndex[] = {

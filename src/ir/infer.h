@@ -20,7 +20,7 @@ struct Call {
 
   template <class A>
   const A& as() const {
-    return std::get<A>(attrs);
+    return attrs.get<A>();
   }
 
   [[noreturn]] void fail(ErrorKind kind, std::string message, std::string expected = {},

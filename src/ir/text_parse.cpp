@@ -562,9 +562,9 @@ class Parser {
     std::vector<GraphRef> graphs;
     while (token().kind == TokenKind::graph_name) graphs.push_back(parse_graph_reference());
     if (composite && graphs.empty())
-      graphs.push_back(registered_body(op_name, name_token, operands, std::get<CompositeAttrs>(attrs)));
+      graphs.push_back(registered_body(op_name, name_token, operands, attrs.get<CompositeAttrs>()));
     else if (composite)
-      add_defaults(std::get<CompositeAttrs>(attrs));
+      add_defaults(attrs.get<CompositeAttrs>());
     const Values results = located(
         op_token, [&] { return graph.add_multi(*op, operands, std::move(attrs), std::move(graphs)); });
     if (composite) check_name(graph.node(graph.size() - 1), operands, name_token);

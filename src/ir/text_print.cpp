@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ir/text_literal.h"
+#include "systole/ir/attrs_variant.h"
 #include "systole/ir/text.h"
 
 namespace systole::ir {
@@ -85,7 +86,7 @@ std::string attrs_text(const Attrs& attrs) {
           });
         }
       },
-      attrs);
+      variant(attrs));
   return text.empty() ? text : " {" + text + "}";
 }
 

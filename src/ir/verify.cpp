@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ir/composite_check.h"
+#include "systole/ir/attrs_variant.h"
 
 namespace systole::ir {
 
@@ -52,7 +53,7 @@ struct SymbolCollector {
       for (const Type& t : node.types) (*this)(t.shape);
       std::visit(
           [&]<class A>(const A& a) { A::fields([&](std::string_view, auto member) { (*this)(a.*member); }); },
-          node.attrs);
+          variant(node.attrs));
       for (const GraphRef& g : node.graphs) add(*g, done);
     }
   }
@@ -92,7 +93,7 @@ struct IsVersion2 {
         [&]<class A>(const A& a) {
           A::fields([&](std::string_view, auto member) { found = found || (*this)(a.*member); });
         },
-        node.attrs);
+        variant(node.attrs));
     if (node.op != Op::slice || found) return found;
     const Shape &from = graph.type(node.operands[0]).shape, &limits = node.as<SliceAttrs>().limits;
     for (std::size_t i = 0; i < limits.size(); ++i)
@@ -190,12 +191,11 @@ Graph bind_graph(const Graph& graph, const SymbolValues& values,
         [&]<class A>(A& a) {
           A::fields([&](std::string_view, auto member) { FieldBinder{values}(a.*member); });
         },
-        attrs);
+        variant(attrs));
     if (node.op == Op::input) {
       Type type = node.types[0];
       FieldBinder{values}(type.shape);
-      mapped.push_back(
-          {out.input(std::get<InputAttrs>(attrs).name, type, std::get<InputAttrs>(attrs).alias)});
+      mapped.push_back({out.input(attrs.get<InputAttrs>().name, type, attrs.get<InputAttrs>().alias)});
     } else {
       Values operands;
       for (ValueId v : node.operands)

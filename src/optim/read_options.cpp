@@ -35,6 +35,19 @@ std::int64_t as_integer(std::string_view where, const Option& option, double val
 
 }  // namespace
 
+OptionValue::OptionValue(double number, bool is_flag) : value_(number) {
+  if (is_flag) value_ = number != 0;
+}
+OptionValue::OptionValue(const char* text) : value_(std::string(text)) {}
+OptionValue::OptionValue(std::string text) : value_(std::move(text)) {}
+OptionValue::OptionValue(std::vector<double> numbers) : value_(std::move(numbers)) {}
+OptionValue::OptionValue(std::vector<std::string> texts) : value_(std::move(texts)) {}
+OptionValue::OptionValue(const OptionValue&) = default;
+OptionValue::OptionValue(OptionValue&&) noexcept = default;
+OptionValue& OptionValue::operator=(const OptionValue&) = default;
+OptionValue& OptionValue::operator=(OptionValue&&) noexcept = default;
+OptionValue::~OptionValue() = default;
+
 std::string OptionValue::to_string() const {
   return std::visit([](const auto& value) { return shown(value); }, value_);
 }

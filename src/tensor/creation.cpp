@@ -114,6 +114,13 @@ Tensor range_of(N start, N stop, N step, std::int64_t count, DType dtype) {
 
 }  // namespace
 
+Numbers::Numbers(std::initializer_list<Numbers> items) : items_(items) {}
+Numbers::Numbers(const Numbers&) = default;
+Numbers::Numbers(Numbers&&) noexcept = default;
+Numbers& Numbers::operator=(const Numbers&) = default;
+Numbers& Numbers::operator=(Numbers&&) noexcept = default;
+Numbers::~Numbers() = default;
+
 Tensor from_numbers(const Numbers& numbers, std::optional<DType> wanted) {
   Elements elements;
   elements.collect(numbers, 0);

@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "systole/ir/attrs_variant.h"
+
 namespace systole::recording {
 
 namespace {
@@ -89,7 +91,7 @@ void append(Words& words, const ir::Attrs& attrs) {
   write(attrs.index());
   std::visit(
       [&]<class A>(const A& a) { A::fields([&](std::string_view, auto member) { write(a.*member); }); },
-      attrs);
+      ir::variant(attrs));
 }
 
 void append(Words& words, const Type& type) { Writer{words}(type); }

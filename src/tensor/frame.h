@@ -22,8 +22,8 @@ namespace systole::recording {
 struct Cell {
   std::string name;
   bool trainable = true;
-  bool frozen = false;                // not trained for a while
-  bool roams = false;                 // goes where it is needed, so it does not say where a function runs
+  bool frozen = false;                 // not trained for a while
+  bool roams = false;                  // goes where it is needed, so it does not say where a function runs
   std::atomic<bool> compiled = false;  // a compiled function that uses it has been traced
   // Of the mark on its gradients, under the lock of gradient_marks.cpp; 0: it had none yet.
   std::uint32_t gradient_number = 0;

@@ -188,6 +188,20 @@ std::vector<Index> along(const Tensor& x, std::int64_t axis, const Tensor& indic
 
 }  // namespace
 
+Index::Index(Place place) : part_(place.number) {}
+Index::Index(Places places) : part_(std::move(places.numbers)) {}
+Index::Index(Slice slice) : part_(slice) {}
+Index::Index(All) : part_(Slice{}) {}
+Index::Index(Ellipsis) : part_(ellipsis) {}
+Index::Index(NewAxis) : part_(newaxis) {}
+Index::Index(const Index&) = default;
+Index::Index(Index&&) noexcept = default;
+Index& Index::operator=(const Index&) = default;
+Index& Index::operator=(Index&&) noexcept = default;
+Index::~Index() = default;
+
+IndexedTensor::IndexedTensor(Tensor x, std::vector<Index> indices)
+    : x_(std::move(x)), indices_(std::move(indices)) {}
 Tensor IndexedTensor::get() const { return read(x_, indices_); }
 Tensor IndexedTensor::set(const Tensor& value) const { return write(x_, indices_, Combine::set, value); }
 Tensor IndexedTensor::add(const Tensor& value) const { return write(x_, indices_, Combine::sum, value); }

@@ -186,7 +186,7 @@ std::vector<Tensor> record_typed(ir::Op op, std::span<const Tensor> operands, st
   RecordRef record = new_record(Kind::op, types.empty() ? Type{} : types[0]);
   record->op = op;
   for (const Tensor& x : operands) attach(*record, x.record().get(), ir::name(op));
-  if (!std::holds_alternative<ir::NoAttrs>(attrs) || !graphs.empty() || types.size() != 1) {
+  if (attrs.get_if<ir::NoAttrs>() == nullptr || !graphs.empty() || types.size() != 1) {
     record->extra = std::make_unique<Extra>();
     record->extra->attrs = std::move(attrs);
     for (ir::GraphRef& graph : graphs) record->extra->graphs.push_back(interned(std::move(graph)));

@@ -17,9 +17,9 @@ struct ThreadState {
   Frame* frame = nullptr;
   std::int64_t sequence = 0;
   std::uint16_t thread = 0;
-  int replays = 0;                   // being recorded: not to be cut
-  int device = -1;                   // of the innermost DeviceScope; -1: none
-  const DeviceMesh* mesh = nullptr;  // of the innermost compile(fn)
+  int replays = 0;                    // being recorded: not to be cut
+  int device = -1;                    // of the innermost DeviceScope; -1: none
+  const DeviceMesh* mesh = nullptr;   // of the innermost compile(fn)
   std::optional<bool> check_indices;  // of the innermost compile(fn); none: as SYSTOLE_CHECK says
   ThreadState();
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <mutex>
 #include <set>
 #include <system_error>
@@ -207,7 +208,7 @@ std::vector<CheckpointFolder::Entry> CheckpointFolder::list() const {
 
 void CheckpointFolder::write_to(const fs::path& file, const Checkpoint& checkpoint) const {
   lock();
-  std::chrono::milliseconds wait = options_.wait;
+  std::chrono::duration<double> wait(options_.wait_seconds);
   for (int attempt = 0;; ++attempt) try {
       return save_checkpoint(file, checkpoint);
     } catch (const Error& error) {

@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "io/protobuf.h"
+#include "systole/ir/attrs_variant.h"
 
 namespace systole::training {
 
@@ -106,8 +107,8 @@ std::vector<Path> modules(const ir::Graph& graph) {
 }
 
 std::string op_name(const ir::Node& node) {
-  if (const auto* composite = std::get_if<ir::CompositeAttrs>(&node.attrs)) return composite->name;
-  if (const auto* kernel = std::get_if<ir::KernelAttrs>(&node.attrs)) return kernel->name;
+  if (const auto* composite = node.attrs.get_if<ir::CompositeAttrs>()) return composite->name;
+  if (const auto* kernel = node.attrs.get_if<ir::KernelAttrs>()) return kernel->name;
   return std::string(ir::name(node.op));
 }
 
@@ -145,7 +146,7 @@ Attributes attributes(const ir::Node& node) {
           }
         });
       },
-      node.attrs);
+      ir::variant(node.attrs));
   return found;
 }
 

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "fixture.h"
+#include "systole/ir/attrs_variant.h"
 #include "systole/ir/composite.h"
 #include "systole/ir/rewriter.h"
 #include "systole/ir/text.h"
@@ -262,7 +263,7 @@ ir::Values rebuilt(ir::Graph& graph, const ir::Node& node, const ir::Values& ope
   ir::Attrs attrs = node.attrs;
   std::visit(
       []<class A>(A& a) { A::fields([&](std::string_view, auto member) { FieldsInF64{}(a.*member); }); },
-      attrs);
+      ir::variant(attrs));
   return graph.add_multi(node.op, operands, std::move(attrs), node.graphs);
 }
 

@@ -75,9 +75,9 @@ class SYSTOLE_API Shape {
   Shape() = default;
   Shape(std::initializer_list<Dim> dims) : dims_(dims) {}
   explicit Shape(std::span<const Dim> dims) : dims_(dims) {}
-  explicit Shape(std::span<const std::int64_t> dims) : dims_(dims.begin(), dims.end()) {}
-  explicit Shape(const std::vector<std::int64_t>& dims) : dims_(dims.begin(), dims.end()) {}
-  explicit Shape(const Ints& dims) : dims_(dims.begin(), dims.end()) {}
+  explicit Shape(std::span<const std::int64_t> dims);
+  explicit Shape(const std::vector<std::int64_t>& dims);
+  explicit Shape(const Ints& dims);
 
   int rank() const { return static_cast<int>(dims_.size()); }
   std::size_t size() const { return dims_.size(); }

@@ -3,7 +3,6 @@
 // A vector of trivially copyable elements that keeps the first N inside itself. Shapes and operand lists are
 // short and made by the million while recording, so they must not touch the heap.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,18 +26,18 @@ class SmallVector {
   using const_iterator = const T*;
 
   SmallVector() {}
-  SmallVector(std::initializer_list<T> list) { assign(list.begin(), list.end()); }
+  SmallVector(std::initializer_list<T> list) { copy(list.begin(), list.size()); }
   explicit SmallVector(std::size_t count, T value = T{}) { resize(count, value); }
   template <std::input_iterator It>
   SmallVector(It first, It last) {
     assign(first, last);
   }
-  SmallVector(std::span<const T> values) { assign(values.begin(), values.end()); }
-  SmallVector(const std::vector<T>& values) { assign(values.begin(), values.end()); }
-  SmallVector(const SmallVector& other) { assign(other.begin(), other.end()); }
+  SmallVector(std::span<const T> values) { copy(values.data(), values.size()); }
+  SmallVector(const std::vector<T>& values) { copy(values.data(), values.size()); }
+  SmallVector(const SmallVector& other) { copy(other.data(), other.size_); }
   SmallVector(SmallVector&& other) noexcept { take(other); }
   SmallVector& operator=(const SmallVector& other) {
-    if (this != &other) assign(other.begin(), other.end());
+    if (this != &other) copy(other.data(), other.size_);
     return *this;
   }
   SmallVector& operator=(SmallVector&& other) noexcept {
@@ -46,10 +45,12 @@ class SmallVector {
     return *this;
   }
 
+  ~SmallVector() { release(); }
+
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  T* data() { return heap_ ? heap_.get() : reinterpret_cast<T*>(inline_); }
-  const T* data() const { return heap_ ? heap_.get() : reinterpret_cast<const T*>(inline_); }
+  T* data() { return heap_ != nullptr ? heap_ : reinterpret_cast<T*>(inline_); }
+  const T* data() const { return heap_ != nullptr ? heap_ : reinterpret_cast<const T*>(inline_); }
   T* begin() { return data(); }
   T* end() { return data() + size_; }
   const T* begin() const { return data(); }
@@ -62,7 +63,7 @@ class SmallVector {
   const T& back() const { return data()[size_ - 1]; }
 
   void push_back(T value) {
-    if (size_ == capacity_) reserve(std::max<std::size_t>(2 * capacity_, 4));
+    if (size_ == capacity_) reserve(capacity_ < 2 ? 4 : 2 * std::size_t{capacity_});
     data()[size_++] = value;
   }
   void pop_back() { --size_; }
@@ -75,10 +76,14 @@ class SmallVector {
   void insert(const_iterator at, T value) {
     const std::size_t i = at - begin();
     push_back(value);
-    std::rotate(begin() + i, end() - 1, end());
+    T* const place = data() + i;
+    std::memmove(static_cast<void*>(place + 1), place, (size_ - 1 - i) * sizeof(T));
+    *place = value;
   }
   void erase(const_iterator at) {
-    std::copy(at + 1, const_iterator(end()), begin() + (at - begin()));
+    T* const place = begin() + (at - begin());
+    std::memmove(static_cast<void*>(place), place + 1,
+                 static_cast<std::size_t>(end() - place - 1) * sizeof(T));
     --size_;
   }
   template <std::input_iterator It>
@@ -88,21 +93,36 @@ class SmallVector {
   }
   void reserve(std::size_t count) {
     if (count <= capacity_) return;
-    std::unique_ptr<T[]> grown(new T[count]);
-    std::memcpy(static_cast<void*>(grown.get()), data(), size_ * sizeof(T));
-    heap_ = std::move(grown);
+    T* const grown = std::allocator<T>().allocate(count);
+    std::memcpy(static_cast<void*>(grown), data(), size_ * sizeof(T));
+    release();
+    heap_ = grown;
     capacity_ = static_cast<std::uint32_t>(count);
   }
 
   friend bool operator==(const SmallVector& a, const SmallVector& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    if (a.size_ != b.size_) return false;
+    for (std::size_t i = 0; i < a.size_; ++i)
+      if (!(a.data()[i] == b.data()[i])) return false;
+    return true;
   }
 
  private:
+  void copy(const T* values, std::size_t count) {
+    clear();
+    reserve(count);
+    if (count != 0) std::memmove(static_cast<void*>(data()), values, count * sizeof(T));
+    size_ = static_cast<std::uint32_t>(count);
+  }
+  void release() {
+    if (heap_ != nullptr) std::allocator<T>().deallocate(heap_, capacity_);
+  }
   void take(SmallVector& other) noexcept {
-    heap_ = std::move(other.heap_);
+    release();
+    heap_ = other.heap_;
+    other.heap_ = nullptr;
     size_ = other.size_;
-    if (!heap_ && size_ != 0) std::memcpy(inline_, other.inline_, size_ * sizeof(T));
+    if (heap_ == nullptr && size_ != 0) std::memcpy(inline_, other.inline_, size_ * sizeof(T));
     capacity_ = other.capacity_;
     other.size_ = 0;
     other.capacity_ = N;
@@ -110,7 +130,7 @@ class SmallVector {
 
   std::uint32_t size_ = 0;
   std::uint32_t capacity_ = N;
-  std::unique_ptr<T[]> heap_;
+  T* heap_ = nullptr;
   alignas(T) unsigned char inline_[N * sizeof(T)];
 };
 

@@ -9,8 +9,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <set>
 
 #include "systole/base/export.h"
 #include "systole/data/source.h"
@@ -20,12 +18,14 @@ namespace systole::data {
 // Which samples could not be read. Threads may share one.
 class SYSTOLE_API BadSamples {
  public:
+  BadSamples();
+  ~BadSamples();
   std::int64_t count() const;     // of different samples
   bool add(std::int64_t sample);  // whether it is a new one
 
  private:
-  mutable std::mutex mutex_;
-  std::set<std::int64_t> samples_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 // The same samples, but in the place of one that cannot be read (damaged, too large, of a kind that this

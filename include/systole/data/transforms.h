@@ -110,9 +110,14 @@ using Transform = std::variant<Normalize, Standardize, Resize, Flip, Crop, Rotat
 
 class SYSTOLE_API Transforms {
  public:
-  Transforms() = default;
-  Transforms(std::initializer_list<Transform> list) : list_(list) {}
-  explicit Transforms(std::vector<Transform> list) : list_(std::move(list)) {}
+  Transforms();
+  Transforms(std::initializer_list<Transform> list);
+  explicit Transforms(std::vector<Transform> list);
+  Transforms(const Transforms&);
+  Transforms(Transforms&&) noexcept;
+  Transforms& operator=(const Transforms&);
+  Transforms& operator=(Transforms&&) noexcept;
+  ~Transforms();
 
   bool empty() const { return list_.empty(); }
   const std::vector<Transform>& list() const { return list_; }

@@ -77,13 +77,8 @@ class SYSTOLE_API SafetensorsReader {
 };
 
 // All arrays of a file, of an index of shards, or of a folder with either; for load_state_dict().
-inline std::map<std::string, Tensor> load_safetensors(const std::filesystem::path& file,
-                                                      const ReadOptions& options = {}) {
-  const SafetensorsReader reader(file, options);
-  std::map<std::string, Tensor> all;
-  for (const std::string& name : reader.names()) all.emplace(name, reader.tensor(name));
-  return all;
-}
+SYSTOLE_API std::map<std::string, Tensor> load_safetensors(const std::filesystem::path& file,
+                                                           const ReadOptions& options = {});
 
 // Replaces the file when every byte is on the disk: a failure or a kill leaves the old one as it was. With a
 // digest (SHA-256, under the key "systole.digest") a reader can tell whether the arrays are those that were
@@ -93,15 +88,9 @@ struct SafetensorsOptions {
 };
 SYSTOLE_API void save_safetensors(const std::filesystem::path& file, std::span<const NamedArray> arrays,
                                   const Metadata& metadata = {}, SafetensorsOptions options = {});
-inline void save_safetensors(const std::filesystem::path& file, const std::map<std::string, Tensor>& tensors,
-                             const Metadata& metadata = {}, SafetensorsOptions options = {}) {
-  std::vector<Tensor> values;
-  for (const auto& [name, tensor] : tensors) values.push_back(tensor);
-  evaluate(std::span<const Tensor>(values));
-  std::vector<NamedArray> arrays;
-  for (const auto& [name, tensor] : tensors) arrays.push_back({name, tensor.literal()});
-  save_safetensors(file, arrays, metadata, options);
-}
+SYSTOLE_API void save_safetensors(const std::filesystem::path& file,
+                                  const std::map<std::string, Tensor>& tensors, const Metadata& metadata = {},
+                                  SafetensorsOptions options = {});
 // The bytes of such a file.
 SYSTOLE_API std::vector<std::byte> safetensors_bytes(std::span<const NamedArray> arrays,
                                                      const Metadata& metadata = {},

@@ -3,6 +3,7 @@
 // The typed attributes of every op. A struct names its fields once, in fields(); printing, parsing, hashing
 // and comparison all walk that list. A field that equals its default is not printed.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -398,7 +399,7 @@ struct CompositeAttrs {
     v("name", &CompositeAttrs::name);
     v("attrs", &CompositeAttrs::attrs);
   }
-  bool operator==(const CompositeAttrs&) const = default;
+  SYSTOLE_API bool operator==(const CompositeAttrs&) const;
 };
 
 // Typed access to a composite's attributes; throw kInvalidArgument naming the attribute when absent or of
@@ -501,17 +502,37 @@ struct KernelAttrs {
   bool operator==(const KernelAttrs&) const = default;
 };
 
-using AttrsVariant =
-    std::variant<NoAttrs, InputAttrs, ConstantAttrs, IotaAttrs, DimensionAttrs, RandomBitsAttrs, ConvertAttrs,
-                 ReshapeAttrs, TransposeAttrs, BroadcastAttrs, SliceAttrs, PadAttrs, AxisAttrs, AxesAttrs,
-                 GatherAttrs, ScatterAttrs, DynamicSliceAttrs, ReduceAttrs, ArgReduceAttrs, WindowAttrs,
-                 CumulativeAttrs, SortAttrs, TopKAttrs, DotAttrs, ConvolutionAttrs, CholeskyAttrs,
-                 TriangularSolveAttrs, ScanAttrs, WhileAttrs, CompositeAttrs, AllReduceAttrs, AllGatherAttrs,
-                 ReduceScatterAttrs, AllToAllAttrs, PermuteAttrs, MeshAxesAttrs, KernelAttrs>;
+template <class... As>
+struct AttrsList {};
+using AllAttrs =
+    AttrsList<NoAttrs, InputAttrs, ConstantAttrs, IotaAttrs, DimensionAttrs, RandomBitsAttrs, ConvertAttrs,
+              ReshapeAttrs, TransposeAttrs, BroadcastAttrs, SliceAttrs, PadAttrs, AxisAttrs, AxesAttrs,
+              GatherAttrs, ScatterAttrs, DynamicSliceAttrs, ReduceAttrs, ArgReduceAttrs, WindowAttrs,
+              CumulativeAttrs, SortAttrs, TopKAttrs, DotAttrs, ConvolutionAttrs, CholeskyAttrs,
+              TriangularSolveAttrs, ScanAttrs, WhileAttrs, CompositeAttrs, AllReduceAttrs, AllGatherAttrs,
+              ReduceScatterAttrs, AllToAllAttrs, PermuteAttrs, MeshAxesAttrs, KernelAttrs>;
 
-// One of the structs above, for std::visit, std::get and std::get_if like the variant itself. Its members are compiled
-// once, in attrs.cpp: copying and destroying so many alternatives took a fifth of every file that holds a node.
-class SYSTOLE_API Attrs : public AttrsVariant {
+namespace detail {
+template <class A>
+struct AttrsTag {};
+template <class List>
+struct AttrsTags;
+template <class... As>
+struct AttrsTags<AttrsList<As...>> : AttrsTag<As>... {
+  static constexpr std::size_t bytes = [] {
+    std::size_t most = 0;
+    ((most = sizeof(As) > most ? sizeof(As) : most), ...);
+    return most;
+  }();
+};
+}  // namespace detail
+
+template <class A>
+concept OpAttrs = std::is_base_of_v<detail::AttrsTag<A>, detail::AttrsTags<AllAttrs>>;
+
+// One of the structs above. attrs_variant.h shows it as a std::variant, for std::visit; that header is apart
+// because instantiating a variant of so many alternatives takes a tenth of the time of compiling systole.h.
+class SYSTOLE_API Attrs {
  public:
   Attrs();
   Attrs(const Attrs&);
@@ -519,12 +540,26 @@ class SYSTOLE_API Attrs : public AttrsVariant {
   Attrs& operator=(const Attrs&);
   Attrs& operator=(Attrs&&) noexcept;
   ~Attrs();
-
-  template <class A>
-    requires(std::is_constructible_v<AttrsVariant, std::in_place_type_t<A>>)
+  template <OpAttrs A>
   Attrs(A attrs);
 
+  // Null when it is another struct.
+  template <OpAttrs A>
+  const A* get_if() const;
+  template <OpAttrs A>
+  A* get_if();
+  // Throws kInternal when it is another struct.
+  template <OpAttrs A>
+  const A& get() const;
+  template <OpAttrs A>
+  A& get();
+  std::size_t index() const;  // place in AllAttrs
+
   friend SYSTOLE_API bool operator==(const Attrs&, const Attrs&);
+
+ private:
+  friend struct AttrsAccess;
+  alignas(8) unsigned char variant_[detail::AttrsTags<AllAttrs>::bytes + 8];
 };
 
 }  // namespace systole::ir

@@ -67,7 +67,7 @@ class ValueList : public std::span<const Value> {
  public:
   ValueList() = default;
   ValueList(std::initializer_list<Value> list) : span(list.begin(), list.size()) {}
-  ValueList(const Values& values) : span(values) {}
+  ValueList(const Values& values) : span(values.data(), values.size()) {}
   ValueList(std::span<const Value> values) : span(values) {}
   ValueList(const Value& value) : span(&value, 1) {}
 };
@@ -120,7 +120,7 @@ struct Node {
 
   template <class A>
   const A& as() const {
-    return std::get<A>(attrs);
+    return attrs.get<A>();
   }
 };
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "systole/base/export.h"
@@ -164,7 +163,7 @@ class Sequential {
   Sequential() = default;
   Sequential(Layers... layers)
     requires(sizeof...(Layers) > 0)
-      : layers_(std::move(layers)...) {}
+      : layers_{{std::move(layers)}...} {}
 
   template <class X>
   auto forward(const X& x) const {
@@ -182,17 +181,17 @@ class Sequential {
   static constexpr std::size_t size() { return sizeof...(Layers); }
   template <std::size_t I>
   auto& get() {
-    return std::get<I>(layers_);
+    return at<I>(layers_);
   }
   template <std::size_t I>
   const auto& get() const {
-    return std::get<I>(layers_);
+    return at<I>(layers_);
   }
 
   template <class V>
   static void visit(Sequential& self, V&& v) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (v(std::to_string(I), std::get<I>(self.layers_)), ...);
+      (v(std::to_string(I), at<I>(self.layers_)), ...);
     }(std::index_sequence_for<Layers...>{});
   }
 
@@ -202,10 +201,28 @@ class Sequential {
     if constexpr (I == sizeof...(Layers))
       return x;
     else
-      return from<I + 1>(nn::apply(std::get<I>(layers_), x));
+      return from<I + 1>(nn::apply(at<I>(layers_), x));
   }
 
-  std::tuple<Layers...> layers_;
+  // In the place of a std::tuple, whose constructors take as long to compile as all else here.
+  template <std::size_t I, class T>
+  struct Place {
+    T layer;
+  };
+  template <class Indices>
+  struct Places;
+  template <std::size_t... I>
+  struct Places<std::index_sequence<I...>> : Place<I, Layers>... {};
+  template <std::size_t I, class T>
+  static T& at(Place<I, T>& place) {
+    return place.layer;
+  }
+  template <std::size_t I, class T>
+  static const T& at(const Place<I, T>& place) {
+    return place.layer;
+  }
+
+  Places<std::index_sequence_for<Layers...>> layers_;
 };
 
 }  // namespace systole::nn

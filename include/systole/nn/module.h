@@ -64,7 +64,7 @@ class SYSTOLE_API Parameters {
   std::vector<std::string> names() && { return std::move(names_); }
   const std::vector<Variable>& variables() const& { return variables_; }
   std::vector<Variable> variables() && { return std::move(variables_); }
-  operator std::span<const Variable>() const { return variables_; }
+  operator std::span<const Variable>() const { return {variables_.data(), variables_.size()}; }
   std::int64_t count() const;  // of all elements
 
   class Iterator {

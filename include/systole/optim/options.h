@@ -22,21 +22,23 @@ class SYSTOLE_API OptionValue {
   using Value = std::variant<double, bool, std::string, std::vector<double>, std::vector<std::string>>;
   template <class T>
     requires std::is_arithmetic_v<T>
-  OptionValue(T number) {
-    if constexpr (std::is_same_v<T, bool>)
-      value_ = number;
-    else
-      value_ = static_cast<double>(number);
-  }
-  OptionValue(const char* text) : value_(std::string(text)) {}
-  OptionValue(std::string text) : value_(std::move(text)) {}
-  OptionValue(std::vector<double> numbers) : value_(std::move(numbers)) {}
-  OptionValue(std::vector<std::string> texts) : value_(std::move(texts)) {}
+  OptionValue(T number) : OptionValue(static_cast<double>(number), std::is_same_v<T, bool>) {}
+  OptionValue(const char* text);
+  OptionValue(std::string text);
+  OptionValue(std::vector<double> numbers);
+  OptionValue(std::vector<std::string> texts);
+  OptionValue(const OptionValue&);
+  OptionValue(OptionValue&&) noexcept;
+  OptionValue& operator=(const OptionValue&);
+  OptionValue& operator=(OptionValue&&) noexcept;
+  ~OptionValue();
 
   const Value& value() const { return value_; }
   std::string to_string() const;  // for messages
 
  private:
+  OptionValue(double number, bool is_flag);
+
   Value value_;
 };
 

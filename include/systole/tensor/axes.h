@@ -18,22 +18,23 @@ namespace systole {
 
 // The axes of a reduction: all when left out, one (-1), or those of a list ({0, -1}); of an empty Ints,
 // vector or span, none.
-class Axes {
+class SYSTOLE_API Axes {
  public:
   Axes() = default;
   template <std::integral T>
     requires(!std::same_as<T, bool>)
-  Axes(T axis) : list_(Ints{static_cast<std::int64_t>(axis)}) {}
-  Axes(std::initializer_list<std::int64_t> axes) : list_(axes) {}
-  Axes(Ints axes) : list_(std::move(axes)) {}
-  Axes(std::span<const std::int64_t> axes) : list_(axes) {}
-  Axes(const std::vector<std::int64_t>& axes) : list_(axes) {}
+  Axes(T axis) : Axes({static_cast<std::int64_t>(axis)}) {}
+  Axes(std::initializer_list<std::int64_t> axes) : are_all_(false), list_(axes) {}
+  Axes(Ints axes) : are_all_(false), list_(std::move(axes)) {}
+  Axes(std::span<const std::int64_t> axes) : are_all_(false), list_(axes) {}
+  Axes(const std::vector<std::int64_t>& axes) : are_all_(false), list_(axes) {}
 
-  bool are_all() const { return !list_; }
-  const Ints& list() const { return *list_; }  // unless are_all()
+  bool are_all() const { return are_all_; }
+  const Ints& list() const { return list_; }  // unless are_all()
 
  private:
-  std::optional<Ints> list_;
+  bool are_all_ = true;
+  Ints list_;
 };
 
 // A bool that no number becomes.

@@ -7,7 +7,6 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <type_traits>
 #include <utility>

@@ -12,13 +12,11 @@
 // A slice is a part of an array, not a copy of it: what is written to either is seen by both. It keeps the
 // memory alive and belongs to the array's thread. A copy of a slice is an array of its own, like any copy.
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <ranges>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -211,7 +209,8 @@ class DeviceArray : public detail::DeviceMemory {
         all = std::as_bytes(std::span<const T>(std::ranges::data(values), std::ranges::size(values)));
       } else {
         gathered = std::make_unique<T[]>(std::ranges::size(values));
-        std::ranges::copy(values, gathered.get());
+        T* next = gathered.get();
+        for (const T value : values) *next++ = value;
         all = std::as_bytes(std::span<const T>(gathered.get(), std::ranges::size(values)));
       }
     }

@@ -12,12 +12,10 @@
 // Reading, writing and data() wait for copies that are under way. A pointer or span taken before knows
 // nothing of copies that begin later: ask again, or wait(). It may go out of scope while a copy uses it.
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <ranges>
 #include <span>
 #include <vector>
 
@@ -69,7 +67,8 @@ class HostArray : public detail::PinnedMemory {
     requires std::same_as<std::ranges::range_value_t<const R>, T>
   HostArray(const DeviceSpec& device, const R& values)
       : HostArray(device, static_cast<std::int64_t>(std::ranges::size(values))) {
-    std::ranges::copy(values, data());
+    T* next = data();
+    for (const T value : values) *next++ = value;
   }
   HostArray(HostArray&&) noexcept = default;
   HostArray& operator=(HostArray&&) noexcept = default;

@@ -87,23 +87,37 @@ struct NewAxis {};
 inline constexpr Ellipsis ellipsis;  // as many whole axes as are left
 inline constexpr NewAxis newaxis;    // a new axis of size 1
 
-class Index {
+class SYSTOLE_API Index {
  public:
   template <std::integral T>
     requires(!std::same_as<T, bool>)
-  Index(T place) : part_(static_cast<std::int64_t>(place)) {}
-  Index(Slice slice) : part_(slice) {}
-  Index(All) : part_(Slice{}) {}
-  Index(Ellipsis) : part_(ellipsis) {}
-  Index(NewAxis) : part_(newaxis) {}
+  Index(T place) : Index(Place{static_cast<std::int64_t>(place)}) {}
+  Index(Slice slice);
+  Index(All);
+  Index(Ellipsis);
+  Index(NewAxis);
   template <std::convertible_to<Tensor> T>
     requires(!std::is_arithmetic_v<T>)
-  Index(const T& places) : part_(static_cast<Tensor>(places)) {}
+  Index(const T& places) : Index(Places{static_cast<Tensor>(places)}) {}
+  Index(const Index&);
+  Index(Index&&) noexcept;
+  Index& operator=(const Index&);
+  Index& operator=(Index&&) noexcept;
+  ~Index();
 
   using Part = std::variant<std::int64_t, Slice, Ellipsis, NewAxis, Tensor>;
   const Part& part() const { return part_; }
 
  private:
+  struct Place {
+    std::int64_t number;
+  };
+  struct Places {
+    Tensor numbers;
+  };
+  explicit Index(Place place);
+  explicit Index(Places places);
+
   Part part_;
 };
 
@@ -111,7 +125,7 @@ class Index {
 // dtype. Of equal places the last set wins; the others combine all that fall on a place.
 class SYSTOLE_API IndexedTensor {
  public:
-  IndexedTensor(Tensor x, std::vector<Index> indices) : x_(std::move(x)), indices_(std::move(indices)) {}
+  IndexedTensor(Tensor x, std::vector<Index> indices);
   Tensor get() const;
   Tensor set(const Tensor& value) const;
   Tensor add(const Tensor& value) const;

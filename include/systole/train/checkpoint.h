@@ -15,7 +15,6 @@
 //   training::Checkpoint copy = training::snapshot(step, state, metadata);
 //   std::jthread writer([&, copy] { checkpoints.write(copy); });
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
@@ -56,9 +55,9 @@ SYSTOLE_API Checkpoint load_checkpoint(const std::filesystem::path& file);
 SYSTOLE_API void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 
 struct CheckpointOptions {
-  int keep = 3;     // newest files that stay, at least 1; what save_best() wrote stays in any case
-  int retries = 3;  // when the disk is full or fails
-  std::chrono::milliseconds wait{500};  // before the first; twice as long before each further one
+  int keep = 3;               // newest files that stay, at least 1; what save_best() wrote stays in any case
+  int retries = 3;            // when the disk is full or fails
+  double wait_seconds = 0.5;  // before the first retry; twice as long before each further one
 };
 
 // A folder that one process writes to, of which threads may use it at the same time: what writes first locks

@@ -67,6 +67,8 @@ KerasCnn::KerasCnn(const ImageOptions& options)
                  64),
           ReLU(), Linear(64, options.classes)) {}
 
+Tensor KerasCnn::forward(const Tensor& x) const { return layers_(x); }
+
 Cnn3::Cnn3(const Cnn3Options& options)
     : layers_(conv3(channels("Cnn3", options.input), 32, options.padded), ReLU(), MaxPool2d(),
               conv3(32, 64, options.padded), ReLU(), MaxPool2d(), conv3(64, 128, options.padded), ReLU(),
@@ -81,6 +83,8 @@ Cnn3::Cnn3(const Cnn3Options& options)
                          .features(),
                      128),
               ReLU(), Linear(128, options.classes)) {}
+
+Tensor Cnn3::forward(const Tensor& x) const { return layers_(x); }
 
 LeNet::LeNet(const ImageOptions& options)
     : conv1(channels("LeNet", options.input), 6, {.kernel = 5}),

@@ -22,7 +22,7 @@ struct ImageOptions {
 class SYSTOLE_API KerasCnn {
  public:
   explicit KerasCnn(const ImageOptions& options = {});
-  Tensor forward(const Tensor& x) const { return layers_(x); }
+  Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }
 
   template <class V>
@@ -45,7 +45,7 @@ struct Cnn3Options {
 class SYSTOLE_API Cnn3 {
  public:
   explicit Cnn3(const Cnn3Options& options = {});
-  Tensor forward(const Tensor& x) const { return layers_(x); }
+  Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }
 
   template <class V>

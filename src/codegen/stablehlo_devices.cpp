@@ -186,7 +186,7 @@ std::string shardy_text(const ir::Sharding& sharding) {
   std::string dims;
   for (const ir::MeshAxisNames& axes : sharding.dims) {
     std::string names;
-    for (const std::string& axis : axes) names += (names.empty() ? "" : ", ") + ir::quoted(axis);
+    for (const std::string& axis : axes) names += (names.empty() ? "" : ", ") + ir::quoted_text(axis);
     dims += fmt::format("{}{{{}}}", dims.empty() ? "" : ", ", names);
   }
   return fmt::format("#sdy.sharding<@mesh, [{}]>", dims);
@@ -195,7 +195,7 @@ std::string shardy_text(const ir::Sharding& sharding) {
 std::string shardy_mesh_text(const ir::Mesh& mesh) {
   std::string axes;
   for (const ir::Mesh::Axis& axis : mesh.axes)
-    axes += fmt::format("{}{}={}", axes.empty() ? "" : ", ", ir::quoted(axis.name), axis.size);
+    axes += fmt::format("{}{}={}", axes.empty() ? "" : ", ", ir::quoted_text(axis.name), axis.size);
   return fmt::format("\"sdy.mesh\"() {{sym_name = \"mesh\", mesh = #sdy.mesh<[{}]>}} : () -> ()", axes);
 }
 

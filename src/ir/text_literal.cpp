@@ -110,7 +110,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string quoted(std::string_view text) { return '"' + escaped(text) + '"'; }
+std::string quoted_text(std::string_view text) { return '"' + escaped(text) + '"'; }
 
 std::string number_text(double value) {
   std::string text = std::isnan(value) ? "nan" : shortest(value);

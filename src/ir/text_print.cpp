@@ -24,7 +24,7 @@ bool is_plain_name(std::string_view name) {
 }
 
 std::string name_text(std::string_view name) {
-  return is_plain_name(name) ? std::string(name) : quoted(name);
+  return is_plain_name(name) ? std::string(name) : quoted_text(name);
 }
 
 template <class List, class F>
@@ -43,7 +43,7 @@ struct FieldText {
   std::string operator()(bool v) const { return v ? "true" : "false"; }
   std::string operator()(std::int64_t v) const { return std::to_string(v); }
   std::string operator()(double v) const { return number_text(v); }
-  std::string operator()(const std::string& v) const { return quoted(v); }
+  std::string operator()(const std::string& v) const { return quoted_text(v); }
   std::string operator()(DType v) const { return std::string(name(v)); }
   std::string operator()(const std::optional<DType>& v) const { return std::string(name(v.value())); }
   std::string operator()(Combine v) const { return std::string(kCombineNames[static_cast<int>(v)]); }
@@ -165,7 +165,7 @@ class FilePrinter {
     // After '%' a digit may come first, but digits alone mean a value without a name.
     static std::string value_name(std::string_view name) {
       const bool digits_only = name.find_first_not_of("0123456789") == name.npos;
-      return !digits_only && is_plain_name(fmt::format("_{}", name)) ? std::string(name) : quoted(name);
+      return !digits_only && is_plain_name(fmt::format("_{}", name)) ? std::string(name) : quoted_text(name);
     }
     std::vector<std::vector<std::string>> names_;
   };
@@ -180,9 +180,9 @@ class FilePrinter {
     if (options_.debug_info && node.debug) {
       const DebugInfo& d = *node.debug;
       std::string parts;
-      if (!d.scope.empty()) parts = "scope=" + quoted(d.scope);
+      if (!d.scope.empty()) parts = "scope=" + quoted_text(d.scope);
       if (!d.file.empty() || d.line != 0)
-        parts += fmt::format("{}file={}, line={}", parts.empty() ? "" : ", ", quoted(d.file), d.line);
+        parts += fmt::format("{}file={}, line={}", parts.empty() ? "" : ", ", quoted_text(d.file), d.line);
       if (!parts.empty()) text += " loc(" + parts + ")";
     }
     return text;

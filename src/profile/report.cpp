@@ -27,7 +27,7 @@ constexpr std::size_t kMostLevels = 20'000;  // of a device's memory
 
 double finite(double x) { return std::isfinite(x) ? x : 0; }
 
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string clean;  // a kernel's name may hold anything
   for (std::string_view rest = text; !rest.empty();) {
     const std::size_t good = io::utf8_prefix(rest);
@@ -55,14 +55,14 @@ class Json {
   }
   Json& key(std::string_view name) {
     comma();
-    text_ += quoted(name);
+    text_ += json_text(name);
     text_ += ':';
     first_ = true;  // the value needs no comma
     return *this;
   }
   Json& value(double x) { return raw(fmt::format("{:.9g}", finite(x))); }
   Json& value(std::int64_t x) { return raw(fmt::format("{}", x)); }
-  Json& value(std::string_view x) { return raw(quoted(x)); }
+  Json& value(std::string_view x) { return raw(json_text(x)); }
   template <class T>
   Json& field(std::string_view name, const T& x) {
     return key(name).value(x);

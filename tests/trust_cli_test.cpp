@@ -131,6 +131,20 @@ TEST_F(TrustCli, LinksOutOfAFolderOfWeightsAreFollowedOnlyWithTheOption) {
   EXPECT_NE(run(train + "--out third --set model.follow_links=true").code, 0);
 }
 
+TEST_F(TrustCli, FilesOfARunThatArePipesAreNamedAndNotWaitedFor) {
+  fs::create_directory(folder_ / "config");
+  ASSERT_EQ(::mkfifo((folder_ / "config/config.toml").c_str(), 0600), 0);
+  fs::create_directory(folder_ / "history");
+  ASSERT_EQ(::mkfifo((folder_ / "history/history.csv").c_str(), 0600), 0);
+  for (const std::string command :
+       {"train --model mlp --data digits --out config", "profile config", "plot history"}) {
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 1) << command;
+    EXPECT_NE(outcome.err.find("expected a regular file, got a pipe"), std::string::npos)
+        << command << ": " << outcome.err;
+  }
+}
+
 // ESC, CSI of C1, a carriage return, a newline and a mark of direction.
 constexpr std::string_view kWild[] = {"\x1b", "\xc2\x9b", "\r", "\u202e"};
 

@@ -177,17 +177,24 @@ std::unique_ptr<ByteSource> memory_source(std::span<const std::byte> bytes) {
   return std::make_unique<Memory>(bytes);
 }
 
-std::string read_text_file(const fs::path& file) {
-  const std::unique_ptr<ByteSource> source = open_file(file);
+namespace {
+
+std::string text_of(const ByteSource& source, const fs::path& file) {
   std::string text;
   try {
-    text.resize(source->size());
+    text.resize(source.size());
   } catch (const std::exception&) {  // bad_alloc or length_error
-    no_memory(file, source->size());
+    no_memory(file, source.size());
   }
-  source->read(0, std::as_writable_bytes(std::span(text)));
+  source.read(0, std::as_writable_bytes(std::span(text)));
   return text;
 }
+
+}  // namespace
+
+std::string read_text_file(const fs::path& file) { return text_of(*open_file(file), file); }
+
+std::string read_regular_text_file(const fs::path& file) { return text_of(*open_regular_file(file), file); }
 
 std::string read_text_stream(int descriptor, const std::string& label, std::uint64_t largest) {
   std::string text;

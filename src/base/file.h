@@ -38,6 +38,7 @@ std::unique_ptr<ByteSource> regular_file(int descriptor, const std::filesystem::
 std::unique_ptr<ByteSource> memory_source(std::span<const std::byte> bytes);  // borrows the bytes
 
 std::string read_text_file(const std::filesystem::path& file);
+std::string read_regular_text_file(const std::filesystem::path& file);  // as open_regular_file
 
 // The rest of an open descriptor, such as standard input; `label` names it in messages. As open_file, kLimit.
 std::string read_text_stream(int descriptor, const std::string& label,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -85,9 +86,10 @@ Curves read(const std::string& place) {
     curves = path.filename().string().find("tfevents") != std::string::npos
                  ? of_events(path)
                  : of_history(training::History::read_csv(path));
-  else if (fs::exists(path / "history.csv"))
+  else if (fs::exists(path / "history.csv")) {
+    open_regular_file(path / "history.csv");
     curves = of_history(training::History::read_csv(path / "history.csv"));
-  else if (has_events(path))
+  } else if (has_events(path))
     curves = of_events(path);
   else
     throw Error(ErrorKind::kNotFound, place, "the folder holds no run",

@@ -381,9 +381,11 @@ bool is_training(const Options& options) {
 
 Table settings_table(const Options& options) {
   Table given;
-  if (has_config(options.what))
-    given = read_toml((fs::path(options.what) / "config.toml").string());
-  else if (!options.what.empty())
+  if (has_config(options.what)) {
+    const fs::path config = fs::path(options.what) / "config.toml";
+    open_regular_file(config);
+    given = read_toml(config.string());
+  } else if (!options.what.empty())
     given = read_toml(options.what);
   const auto set = [&](const char* key, const std::string& value, const char* option) {
     if (!value.empty()) set_path(given, key, {value, option});

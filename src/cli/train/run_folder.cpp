@@ -80,7 +80,7 @@ void forget_run(const fs::path& folder) {
 // Throws when the folder holds a run that would be lost.
 void refuse_other_run(const Settings& settings, const fs::path& folder) {
   if (!fs::exists(folder / "model.safetensors") && entries_of(folder / "checkpoints").empty()) return;
-  std::vector<std::string> changes = changed_keys(read_text_file(folder / "config.toml"), settings);
+  std::vector<std::string> changes = changed_keys(read_regular_text_file(folder / "config.toml"), settings);
   if (const std::size_t done = epochs_done(folder); static_cast<std::int64_t>(done) > settings.train.epochs)
     changes.push_back(fmt::format("train.epochs is {} and {} are done", settings.train.epochs, done));
   if (!changes.empty())
@@ -96,7 +96,7 @@ bool has_config(const fs::path& folder) {
 }
 
 bool wrote_config(const fs::path& folder) {
-  return read_text_file(folder / "config.toml").starts_with(kConfigHead);
+  return read_regular_text_file(folder / "config.toml").starts_with(kConfigHead);
 }
 
 }  // namespace
@@ -120,7 +120,9 @@ std::string command_to_go_on(const fs::path& folder) {
 
 std::size_t epochs_done(const fs::path& folder) {
   const fs::path history = folder / "history.csv";
-  return fs::exists(history) ? training::History::read_csv(history).epochs() : 0;
+  if (!fs::exists(history)) return 0;
+  open_regular_file(history);
+  return training::History::read_csv(history).epochs();
 }
 
 RunFolder open_run(const Settings& settings, const TrainingPlace& place, const std::string& name,

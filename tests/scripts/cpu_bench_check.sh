@@ -64,6 +64,13 @@ head -1 "$log" | grep -q '^bench.py' || fail "the modes are not first"
 out=$(LOAD=12.3 bench --only T2@64) || fail "$out"
 [[ $out == *"| 2.6–2.7, other load 12 % |"* ]] || fail "other load is not told: $out"
 
+# A peer that is not installed is named beneath the table, since the best is then of the others.
+result T2 64 fp32 jax jit samples_per_s 3987 >"$results"
+out=$(ABSENT=torch bench --only T2@64) || fail "$out"
+[[ $out == *"best is of the others:"*"- T2 without torch: torch worker ended with 1 in task None: ModuleNotFoundError: No module named 'torch'"* ]] ||
+  fail "$out"
+[[ $out == *"/tmp/"* ]] && fail "a log is named that is gone: $out"
+
 # --quick leaves out a mode of T4, and I2 has its batch of 16 with it alone: held as it was timed.
 {
   result T4 8 fp32 torch compile samples_per_s 6

@@ -17,7 +17,7 @@ tool() {  # a name and its body
   chmod +x "$home/bin/$1"
 }
 # peers DIR: a bench.py there that writes down its arguments and, of the file $RESULTS, gives the lines of the workload
-# and the mode that it is asked for. With $ENDS it fails.
+# and the mode that it is asked for. With $ENDS it fails, and with $ABSENT that framework does.
 peers() {
   mkdir -p "$1"
   cat >"$1/bench.py" <<'PYTHON'
@@ -34,6 +34,10 @@ if "--modes" in given:
 if lines:
     with open(option("--out"), "a") as out:
         out.writelines(lines)
+if "ABSENT" in os.environ:
+    with open(option("--log"), "a") as log:
+        print(f"Traceback\nModuleNotFoundError: No module named '{os.environ['ABSENT']}'\nTraceback", file=log)
+    print(f"# {os.environ['ABSENT']} worker ended with 1 in task None; see {option('--log')}")
 if os.environ.get("ENDS", "0") != "0":
     sys.exit("no device: " + os.environ["ENDS"])
 PYTHON

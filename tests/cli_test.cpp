@@ -617,11 +617,20 @@ TEST_F(CliTest, CompilePrintsStepsKernelsOrBoth) {
   EXPECT_EQ(both, comments + "\n" + kernels);
 }
 
-TEST_F(CliTest, CompileSaysWhichTrainingStepsThereAre) {
+TEST_F(CliTest, CompileTakesEveryWorkloadAndSaysWhichThereAre) {
   expect_usage_error(run("compile T1@63"), "there is no T1@63; the batches of T1 are 64, 512");
-  for (const char* other : {"I1", "K1"})
-    expect_usage_error(run(std::string("compile ") + other), "is not a training step; these are T1@64");
-  expect_usage_error(run("compile T7"), "did you mean T1?");
+  expect_usage_error(run("compile T7"), "did you mean T1? The workloads are T1@64, ");
+  EXPECT_TRUE(run("compile K1 --target opencl").out.starts_with("1 kernels"));
+  // A network of two layers, 784-128-10.
+  const Outcome mlp = run("compile I1@64 --target cuda --regions");
+  EXPECT_EQ(mlp.code, 0) << mlp.err;
+  const auto count = [&](const std::string& what) {
+    std::size_t found = 0;
+    for (std::size_t at = mlp.out.find(what); at != std::string::npos; at = mlp.out.find(what, at + 1))
+      ++found;
+    return found;
+  };
+  EXPECT_EQ(count("= dot_general("), 2u) << mlp.out;
   expect_failure(run("compile no.sir"), "no.sir: cannot open");
 }
 

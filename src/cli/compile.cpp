@@ -11,7 +11,7 @@
 
 #include "backend/cpu/target.h"
 #include "base/nearest.h"
-#include "cli/bench/training.h"
+#include "cli/bench/prepared.h"
 #include "cli/bench/workloads.h"
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -62,39 +62,35 @@ class AnyGpu final : public lower::Target {
   const TargetChoice choice_;
 };
 
-// What a name that is no file lacks to be a training step; empty when it looks like neither.
-std::string misnamed_step(const std::string& file) {
+// What a name that is no file lacks to be a workload; empty when it looks like neither.
+std::string misnamed_workload(const std::string& file) {
   std::error_code error;
   if (file == "-" || std::filesystem::exists(file, error)) return {};
   const std::string_view name = std::string_view(file).substr(0, file.find('@'));
-  std::string steps, batches;
+  std::string workloads, batches;
   std::vector<std::string_view> names;
   const std::vector<bench::Workload> all = bench::workloads(false);
-  bool is_other = false;
   for (const bench::Workload& work : all) {
-    const bool trains = work.kind == bench::Workload::Kind::train;
-    if (work.name == name && !trains) is_other = true;
-    if (!trains) continue;
     names.push_back(work.name);
-    steps += fmt::format("{}{}@{}", steps.empty() ? "" : ", ", work.name, work.batch);
+    workloads += fmt::format("{}{}@{}", workloads.empty() ? "" : ", ", work.name, work.batch);
     if (work.name == name) batches += fmt::format("{}{}", batches.empty() ? "" : ", ", work.batch);
   }
   if (!batches.empty()) return fmt::format("there is no {}; the batches of {} are {}", file, name, batches);
-  if (is_other) return fmt::format("{} is not a training step; these are {}", file, steps);
   const std::string_view meant = nearest(name, names);
   if (meant.empty() || file.find_first_of("./") != std::string::npos) return {};
-  return fmt::format("there is no file {}; did you mean {}? The training steps are {}", file, meant, steps);
+  return fmt::format("there is no file {}; did you mean {}? The workloads are {}", file, meant, workloads);
 }
 
-// A file, or a training step of `systole bench`: T1, T6@4.
+// A file, or a workload of `systole bench`: T1, T6@4.
 ir::Graph graph_of(const Options& options) {
   const std::size_t at = options.file.find('@');
   for (bench::Workload& work : bench::workloads(false)) {
-    if (work.kind != bench::Workload::Kind::train || options.file.substr(0, at) != work.name) continue;
+    if (options.file.substr(0, at) != work.name) continue;
     if (at != std::string::npos && options.file.substr(at + 1) != std::to_string(work.batch)) continue;
-    return bench::step_graph(work);
+    return bench::graph_of(work);
   }
-  if (const std::string message = misnamed_step(options.file); !message.empty()) throw UsageError(message);
+  if (const std::string message = misnamed_workload(options.file); !message.empty())
+    throw UsageError(message);
   return bound(read_graph(options.file, options.trust), options.sizes);
 }
 
@@ -158,8 +154,8 @@ int run(const Options& options) {
 Action add_compile(App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("FILE", options->file,
-                 "a graph (- is standard input), a saved model, the folder of a run, or a\ntraining step of "
-                 "systole bench: T1, T6")
+                 "a graph (- is standard input), a saved model, the folder of a run, or a\nworkload of "
+                 "systole bench: T1, I3, K5")
       ->required()
       ->type_name("");
   app.add_option("--target", options->target, "cpu (the default), opencl or cuda")->type_name("NAME");

@@ -1,6 +1,7 @@
 #include "cli/bench/kernels.h"
 
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,12 +24,17 @@ constexpr std::uint32_t kFirstSeed = 1, kSecondSeed = 2;
 
 using Others = std::vector<Tensor>;  // arguments after the first
 
+struct Other {
+  Type type;
+  std::optional<double> value = {};  // of every element; unset: hashed
+};
+
 struct Kernel {
   std::string_view model;
   bool square;        // works on matrices of batch² elements
   double arrays;      // of the largest size, read and written
   double operations;  // per element; of the matrix product per element and term of its sum
-  Others (*others)(const Workload& work);
+  std::vector<Other> (*others)(const Workload& work);
   Tensor (*compute)(const Tensor& x, const Others& others);
 };
 
@@ -38,13 +44,11 @@ Tensor hashed_array(std::uint32_t seed, const Shape& shape, DType dtype) {
 
 Shape shape_of(const Workload& work);
 
-Others none(const Workload&) { return {}; }
-Others second_array(const Workload& work) {
-  return {hashed_array(kSecondSeed, shape_of(work), dtype_of(work))};
-}
-Others scale_and_shift(const Workload& work) {
+std::vector<Other> none(const Workload&) { return {}; }
+std::vector<Other> second_array(const Workload& work) { return {{{dtype_of(work), shape_of(work)}}}; }
+std::vector<Other> scale_and_shift(const Workload& work) {
   const Type row{dtype_of(work), {work.batch}};
-  return {Tensor(Literal::full(row, 1)).eval(), Tensor(Literal::full(row, 0)).eval()};
+  return {{row, 1}, {row, 0}};
 }
 
 constexpr Kernel kKernels[] = {
@@ -68,6 +72,14 @@ const Kernel& kernel_of(const Workload& work) {
 
 Shape shape_of(const Workload& work) {
   return kernel_of(work).square ? Shape{work.batch, work.batch} : Shape{work.batch};
+}
+
+Others others_of(const Workload& work) {
+  Others others;
+  for (const Other& other : kernel_of(work).others(work))
+    others.push_back(other.value ? Tensor(Literal::full(other.type, *other.value)).eval()
+                                 : hashed_array(kSecondSeed, other.type.shape, other.type.dtype));
+  return others;
 }
 
 // Waits until the device has made a value, by reading one element: nothing large leaves the device.
@@ -100,15 +112,19 @@ Prepared repeated(Compute compute, Start start) {
   return prepared;
 }
 
-// Calls on the last result, which the next one takes the place of.
-Prepared in_place(Compute compute, Start start) {
-  const Variable state(std::move(start.x), "x");
-  const auto step = compile(
+// A call on the last result, which the next one takes the place of.
+auto step_in_place(const Variable& state, Compute compute, runtime::Math math) {
+  return compile(
       [state, compute = std::move(compute)](const Others& others) {
         Variable cell = state;
         cell.assign(compute(state, others));
       },
-      {.math = start.math});
+      {.math = math});
+}
+
+Prepared in_place(Compute compute, Start start) {
+  const Variable state(std::move(start.x), "x");
+  const auto step = step_in_place(state, std::move(compute), start.math);
   step(start.others);
   Prepared prepared;
   if (start.check) prepared.checksums = checksums(state);
@@ -119,14 +135,25 @@ Prepared in_place(Compute compute, Start start) {
   return prepared;
 }
 
+// A product of products would leave all bounds.
+bool is_repeated(const Workload& work) { return work.model == "matmul"; }
+
 }  // namespace
 
 Prepared prepare_kernel(const Workload& work) {
   const Kernel& kernel = kernel_of(work);
-  Start start{hashed_array(kFirstSeed, shape_of(work), dtype_of(work)), kernel.others(work), work.math};
-  // A product of products would leave all bounds.
-  return work.model == "matmul" ? repeated(kernel.compute, std::move(start))
-                                : in_place(kernel.compute, std::move(start));
+  Start start{hashed_array(kFirstSeed, shape_of(work), dtype_of(work)), others_of(work), work.math};
+  return is_repeated(work) ? repeated(kernel.compute, std::move(start))
+                           : in_place(kernel.compute, std::move(start));
+}
+
+ir::Graph kernel_graph(const Workload& work) {
+  const Kernel& kernel = kernel_of(work);
+  const Tensor x(Literal(Type{dtype_of(work), shape_of(work)}));
+  Others others;
+  for (const Other& other : kernel.others(work)) others.emplace_back(Literal(other.type));
+  if (is_repeated(work)) return compile(Compute(kernel.compute), {.math = work.math}).graph(x, others);
+  return step_in_place(Variable(x, "x"), kernel.compute, work.math).graph(others);
 }
 
 Cost cost(const Workload& work) {

@@ -4,10 +4,13 @@
 // on their own last result, as the peers' do, so that no memory is made anew.
 
 #include "cli/bench/prepared.h"
+#include "systole/ir/graph.h"
 
 namespace systole::cli::bench {
 
 Prepared prepare_kernel(const Workload& work);
+
+ir::Graph kernel_graph(const Workload& work);  // of one call; nothing is run
 
 // What one call moves and computes at least. An exponential, an error function, a root and a division count
 // as one operation each.

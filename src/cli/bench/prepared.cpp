@@ -19,6 +19,15 @@ Prepared prepare(const Workload& work, const std::string& mode) {
   return prepare_training(work, mode);
 }
 
+ir::Graph graph_of(const Workload& work) {
+  switch (work.kind) {
+    case Workload::Kind::infer: return forward_graph(work);
+    case Workload::Kind::kernel: return kernel_graph(work);
+    case Workload::Kind::train: break;
+  }
+  return step_graph(work);
+}
+
 void wait_for(const Tensor& x) {
   const DeviceName device = current_device();
   if (device.backend == "cuda")

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/bench/workloads.h"
+#include "systole/ir/graph.h"
 #include "systole/tensor/tensor.h"
 
 namespace systole::cli::bench {
@@ -38,5 +39,8 @@ struct Prepared {
 };
 
 Prepared prepare(const Workload& work, const std::string& mode);
+
+// What one call of it computes, for one device; nothing is run, and no data is made.
+ir::Graph graph_of(const Workload& work);
 
 }  // namespace systole::cli::bench

@@ -160,10 +160,10 @@ TEST(LayersModel, MistakesNameTheLayerTheShapeAndTheNearestWord) {
     for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   expect_in(message(ErrorKind::kNotFound, {"conv 8 3x3", "maxpol 2"}, {9, 9, 1}),
-            {"layer 2 \"maxpol 2\" on [7,7,8]", "did you mean \"maxpool\""});
-  expect_in(message(ErrorKind::kNotFound, {"conv 8 3x3 strde 2"}, {9, 9, 1}), {"did you mean \"stride\""});
-  expect_in(message(ErrorKind::kNotFound, {"dense 8 rellu"}, {9}), {"did you mean \"relu\""});
-  expect_in(message(ErrorKind::kNotFound, {"conv 8 3 pad some"}, {9, 9, 1}), {"did you mean \"same\""});
+            {"layer 2 \"maxpol 2\" on [7,7,8]", "did you mean 'maxpool'"});
+  expect_in(message(ErrorKind::kNotFound, {"conv 8 3x3 strde 2"}, {9, 9, 1}), {"did you mean 'stride'"});
+  expect_in(message(ErrorKind::kNotFound, {"dense 8 rellu"}, {9}), {"did you mean 'relu'"});
+  expect_in(message(ErrorKind::kNotFound, {"conv 8 3 pad some"}, {9, 9, 1}), {"did you mean 'same'"});
   expect_in(message(ErrorKind::kShape, {"conv 8 3x3", "conv 8 9x9"}, {9, 9, 1}),
             {"layer 2 \"conv 8 9x9\" on [7,7,8]"});
   expect_in(message(ErrorKind::kShape, {"flatten", "conv 8 3"}, {9, 9, 1}), {"layer 2", "[81]", "image"});

@@ -334,7 +334,7 @@ TEST(LayerErrors, OptionsThatDoNotFit) {
 
 TEST(LayerErrors, AnUnknownActivationGivesTheNearest) {
   const std::string message = error_of(ErrorKind::kNotFound, [] { nn::activation("leaky_rleu"); });
-  EXPECT_NE(message.find("\"leaky_relu\""), std::string::npos) << message;
+  EXPECT_NE(message.find("'leaky_relu'"), std::string::npos) << message;
   error_of(ErrorKind::kNotFound, [] { nn::TransformerEncoderLayer(8, 2, {.activation = "rleu"}); });
   for (const char* name :
        {"ReLU", "LeakyReLU", "SiLU", "ReLU6", "GELU", "LogSoftmax", "hard_swish", "linear"})
@@ -483,7 +483,7 @@ TEST(Initialisers, HaveNames) {
   Variable kernel(zeros({4, 4, 3}));
   for (const std::string& name : nn::init::names()) nn::init::by_name(name, name == "dirac" ? kernel : v);
   const std::string message = error_of(ErrorKind::kNotFound, [&] { nn::init::by_name("he_norml", v); });
-  EXPECT_NE(message.find("\"he_normal\""), std::string::npos) << message;
+  EXPECT_NE(message.find("'he_normal'"), std::string::npos) << message;
 }
 
 TEST(Initialisers, GainsArePyTorchs) {

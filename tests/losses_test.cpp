@@ -384,7 +384,7 @@ TEST(LossNames, TakeSettings) {
 
 TEST(LossNames, AnUnknownOneGivesTheNearest) {
   const std::string message = error_of(ErrorKind::kNotFound, [] { losses::by_name("cross_entorpy"); });
-  EXPECT_NE(message.find("\"cross_entropy\""), std::string::npos) << message;
+  EXPECT_NE(message.find("'cross_entropy'"), std::string::npos) << message;
   const std::string none = error_of(ErrorKind::kNotFound, [] { losses::by_name("zzz"); });
   EXPECT_NE(none.find("huber"), std::string::npos) << none;
 }

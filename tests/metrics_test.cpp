@@ -292,9 +292,9 @@ TEST(Metrics, ErrorsNameWhatWasExpected) {
   error_of(ErrorKind::kShape, [] { metrics::mse({0.0, 1.0}, {0.0}); });
   error_of(ErrorKind::kInvalidArgument, [] { metrics::accuracy({0.5}, {0.5}); });
   text = error_of(ErrorKind::kNotFound, [] { metrics::by_name("acuracy"); });
-  EXPECT_NE(text.find("\"accuracy\"?"), std::string::npos) << text;
+  EXPECT_NE(text.find("'accuracy'?"), std::string::npos) << text;
   text = error_of(ErrorKind::kNotFound, [] { metrics::by_name("f1_makro"); });
-  EXPECT_NE(text.find("\"f1_macro\"?"), std::string::npos) << text;
+  EXPECT_NE(text.find("'f1_macro'?"), std::string::npos) << text;
   for (const char* wrong : {"top", "top0", "top05", "top5x", ""})
     error_of(ErrorKind::kNotFound, [&] { metrics::by_name(wrong); });
   for (const std::string& name : metrics::names()) EXPECT_EQ(metrics::by_name(name).name, name);
@@ -330,7 +330,7 @@ TEST_F(HistoryTest, RefusesWhatIsNoHistory) {
   EXPECT_TRUE(history.empty());
   history.add({{"val_loss", 1}});
   std::string text = error_of(ErrorKind::kNotFound, [&] { history["val_los"]; });
-  EXPECT_NE(text.find("\"val_loss\"?"), std::string::npos) << text;
+  EXPECT_NE(text.find("'val_loss'?"), std::string::npos) << text;
   const auto parse = [](std::string_view csv) { return training::History::parse_csv(csv, "h.csv"); };
   text = error_of(ErrorKind::kParse, [&] { parse("epoch,loss\n1,0.5\n2,x\n"); });
   EXPECT_NE(text.find("h.csv: line 3"), std::string::npos) << text;

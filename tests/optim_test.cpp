@@ -182,11 +182,11 @@ TEST(Optimizers, UnknownNamesAndOptionsGiveTheNearest) {
   const auto expect = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  expect(error_of(ErrorKind::kNotFound, [&] { optim::make("admaw", all); }), "did you mean \"adamw\"?");
-  expect(error_of(ErrorKind::kNotFound, [&] { optim::make("keras:rmsporp", all); }), "\"keras:rmsprop\"?");
+  expect(error_of(ErrorKind::kNotFound, [&] { optim::make("admaw", all); }), "did you mean 'adamw'?");
+  expect(error_of(ErrorKind::kNotFound, [&] { optim::make("keras:rmsporp", all); }), "'keras:rmsprop'?");
   expect(error_of(ErrorKind::kNotFound, [&] { optim::make("adam", all, {{"weight_decya", 0.1}}); }),
-         "\"weight_decay\"?");
-  expect(error_of(ErrorKind::kNotFound, [&] { optim::make("sgd", all, {{"rho", 0.1}}); }), "\"rho\"");
+         "'weight_decay'?");
+  expect(error_of(ErrorKind::kNotFound, [&] { optim::make("sgd", all, {{"rho", 0.1}}); }), "'rho'");
   expect(error_of(ErrorKind::kInvalidArgument, [&] { optim::make("adam", all, {{"amsgrad", 1}}); }),
          "true or false");
   expect(error_of(ErrorKind::kInvalidArgument, [&] { optim::make("adam", all, {{"eps", "small"}}); }),
@@ -195,10 +195,10 @@ TEST(Optimizers, UnknownNamesAndOptionsGiveTheNearest) {
                   [&] { optim::make("adam", all, {{"lr", 0.1}, {"learning_rate", 0.2}}); }),
          "twice");
   expect(error_of(ErrorKind::kNotFound, [&] { optim::make("muon", all, {{"adjust_lr", "orignal"}}); }),
-         "\"original\"?");
-  expect(error_of(ErrorKind::kNotFound, [&] { optim::make_schedule("cosin", 0.1); }), "\"cosine\"?");
+         "'original'?");
+  expect(error_of(ErrorKind::kNotFound, [&] { optim::make_schedule("cosin", 0.1); }), "'cosine'?");
   expect(error_of(ErrorKind::kNotFound, [&] { optim::make_schedule("cosine", 0.1, {{"step", 3}}); }),
-         "\"steps\"?");
+         "'steps'?");
   expect(error_of(ErrorKind::kInvalidArgument, [&] { optim::make_schedule("cosine", 0.1); }), "\"steps\"");
   expect(error_of(ErrorKind::kInvalidArgument, [&] { optim::make_schedule("step", 0.1, {{"size", 2.5}}); }),
          "a whole number");
@@ -225,7 +225,7 @@ TEST(Groups, NameParametersByPattern) {
   const std::string wrong = error_of(ErrorKind::kNotFound, [&] {
     optim::SGD(net, {.groups = {{.names = {"haed.weight"}, .weight_decay = 0}}});
   });
-  EXPECT_NE(wrong.find("\"head.weight\"?"), std::string::npos) << wrong;
+  EXPECT_NE(wrong.find("'head.weight'?"), std::string::npos) << wrong;
 }
 
 TEST(Schedules, AreRefusedWhenImpossible) {

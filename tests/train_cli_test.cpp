@@ -64,20 +64,20 @@ double metric_in(const Outcome& outcome, const std::string& name) {
 
 TEST_F(TrainCli, UnknownKeysAreErrorsWithTheNearestNameAndThePlace) {
   expect_failure(run("train --model mlp --data digits --set train.epoch=5"),
-                 "there is no key epoch in [train]; did you mean epochs?");
+                 "there is no key epoch in [train]; did you mean 'epochs'?");
   expect_failure(run("train --model mlp --data digits --set epochs=5"), "did you mean train.epochs?");
-  expect_failure(run("train --model mlp --data digits --set model.hiden=[5]"), "did you mean hidden?");
-  expect_failure(run("train --model mlp --data digits --set trian.epochs=5"), "did you mean train?");
+  expect_failure(run("train --model mlp --data digits --set model.hiden=[5]"), "did you mean 'hidden'?");
+  expect_failure(run("train --model mlp --data digits --set trian.epochs=5"), "did you mean 'train'?");
   expect_failure(run("train --model mpl --data digits"), "mlp");
   expect_failure(run("train --model mlp --data digit"), "did you mean 'digits'?");
-  expect_failure(run("train --model mlp --data digits --set train.precision=bf61"), "did you mean bf16?");
-  expect_failure(run("train --model mlp --data digits --set data.augment=[flop]"), "did you mean flip?");
+  expect_failure(run("train --model mlp --data digits --set train.precision=bf61"), "did you mean 'bf16'?");
+  expect_failure(run("train --model mlp --data digits --set data.augment=[flop]"), "did you mean 'flip'?");
   NEEDS_TOML();
   write("run.toml",
         "[data]\nsource = \"digits\"\n[model]\nname = \"mlp\"\n\n[train]\nepochs = 1\nbacth = 3\n");
-  expect_failure(run("train run.toml"), "run.toml:8: there is no key bacth in [train]; did you mean batch?");
+  expect_failure(run("train run.toml"), "run.toml:8: there is no key bacth in [train]; did you mean 'batch'?");
   write("run.toml", "[data]\nsource = \"digits\"\n[modle]\nname = \"mlp\"\n");
-  expect_failure(run("train run.toml"), "run.toml:3: there is no section [modle]; did you mean model?");
+  expect_failure(run("train run.toml"), "run.toml:3: there is no section [modle]; did you mean 'model'?");
   write("run.toml", "[train]\nepochs = \n");
   expect_failure(run("train run.toml"), "run.toml:2:");
 }
@@ -258,7 +258,7 @@ TEST_F(TrainCli, SettingsThatCannotBeAreRefusedBeforeTheFolderIsMade) {
   const std::string digits = "train --data 'digits?train=20&test=10' --out run ",
                     mlp = digits + "--model mlp ";
   expect_failure(run(mlp + "--set train.early_stopping=2 --set train.monitor=val_acc"),
-                 "did you mean val_accuracy?");
+                 "did you mean 'val_accuracy'?");
   expect_failure(
       run(mlp + "--set train.save_best=true --set train.monitor=val_loss --set data.validation=none"),
       "train.monitor");
@@ -356,7 +356,7 @@ TEST_F(TrainedRun, PlotWritesPicturesOfOneRunOrSeveral) {
     EXPECT_TRUE(text_of(folder_ / "loss.png").starts_with("\x89PNG\r\n"));
   else
     EXPECT_NE(png.err.find("libpng"), std::string::npos) << png.err;
-  expect_failure(run("plot run --y los"), "did you mean loss?");
+  expect_failure(run("plot run --y los"), "did you mean 'loss'?");
   expect_failure(run("plot nowhere"), "there is no such run");
   expect_failure(run("plot run --out picture.gif"), "picture.gif");
 }
@@ -881,7 +881,7 @@ TEST_F(TrainCli, ADamagedPictureStopsOrIsSkippedAndCounted) {
   const Outcome skipped = run(line + "--set data.on_bad=skip");
   ASSERT_EQ(skipped.code, 0) << skipped.err;
   EXPECT_NE(skipped.out.find("1 sample could not be read"), std::string::npos) << skipped.out;
-  expect_failure(run(line + "--set data.on_bad=skp"), "did you mean skip?");
+  expect_failure(run(line + "--set data.on_bad=skp"), "did you mean 'skip'?");
   expect_failure(run("train --model mlp --data digits --set data.on_bad=skip --out other"),
                  "the samples of digits are no files of their own");
 }
@@ -1052,7 +1052,7 @@ TEST_F(TrainCli, SummaryCountsParametersAndListsTheZoo) {
 TEST_F(TrainCli, NewProjectsTrainAtOnceAndNothingIsOverwritten) {
   EXPECT_EQ(run("new fruit --template csv").code, 0);
   expect_failure(run("new fruit"), "nothing is overwritten");
-  expect_failure(run("new other --template cvs"), "did you mean csv?");
+  expect_failure(run("new other --template cvs"), "did you mean 'csv'?");
   EXPECT_FALSE(fs::exists(folder_ / "other"));
   for (const char* name : {"digits", "mnist", "cifar10", "text", "images"}) {
     const Outcome made = run(std::string("new ") + name + " --template " + name);

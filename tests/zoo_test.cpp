@@ -276,10 +276,10 @@ TEST(Zoo, OptionsMayBeTextAndFitTheData) {
 }
 
 TEST(Zoo, MistakesNameTheNearest) {
-  EXPECT_NE(error_of(ErrorKind::kNotFound, [] { zoo::make("resnt18"); }).find("did you mean \"resnet18\""),
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [] { zoo::make("resnt18"); }).find("did you mean 'resnet18'"),
             std::string::npos);
   EXPECT_NE(error_of(ErrorKind::kNotFound, [] { zoo::make("mlp", {.options = {{"hiden", 3}}}); })
-                .find("did you mean \"hidden\""),
+                .find("did you mean 'hidden'"),
             std::string::npos);
   EXPECT_NE(error_of(ErrorKind::kInvalidArgument, [] { zoo::make("mlp", {.options = {{"hidden", "a"}}}); })
                 .find("[512, 256]"),

@@ -8,7 +8,10 @@ std::string sentence(const std::string& where, const std::string& message, const
                      const std::string& got) {
   std::string text = where.empty() || message.empty() ? where + message : where + ": " + message;
   if (!expected.empty())
-    text += (message.empty() && !where.empty() ? ": expected " : "; expected ") + expected;
+    text += (message.empty() && !where.empty() ? ": expected "
+             : message.ends_with('?')          ? " Expected "
+                                               : "; expected ") +
+            expected;
   if (!got.empty()) text += (expected.empty() ? "; got " : ", got ") + got;
   return text;
 }

@@ -1,5 +1,7 @@
 #include "base/nearest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -52,6 +54,31 @@ std::string_view nearest(std::string_view wrong, std::span<const std::string_vie
     }
   }
   return best;
+}
+
+std::string did_you_mean(std::string_view wrong, std::span<const std::string_view> names) {
+  const std::string_view meant = nearest(wrong, names);
+  return meant.empty() ? std::string() : fmt::format("; did you mean '{}'?", meant);
+}
+
+Error unknown_name(std::string where, std::string_view kind, std::string_view wrong,
+                   std::span<const std::string_view> names) {
+  constexpr std::size_t kShown = 40;
+  std::string expected;
+  if (!names.empty()) {
+    const std::size_t shown = std::min(names.size(), kShown);
+    expected = fmt::format("{}{}", names.size() > 1 ? "one of " : "", fmt::join(names.first(shown), ", "));
+    if (shown < names.size()) expected += fmt::format(" and {} more", names.size() - shown);
+  }
+  return Error(ErrorKind::kNotFound, std::move(where),
+               fmt::format("there is no {} '{}'{}", kind, wrong, did_you_mean(wrong, names)),
+               std::move(expected));
+}
+
+Error unknown_name(std::string where, std::string_view kind, std::string_view wrong,
+                   std::span<const std::string> names) {
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return unknown_name(std::move(where), kind, wrong, std::span<const std::string_view>(views));
 }
 
 }  // namespace systole

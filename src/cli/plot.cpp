@@ -125,7 +125,7 @@ training::Figure draw(const std::vector<Curves>& runs, const std::string& column
     std::vector<std::string> names = columns_of(runs);
     names.push_back("confusion");
     const std::vector<std::string_view> known(names.begin(), names.end());
-    throw unknown_name("--y " + column, "no run has it", column, known);
+    throw unknown_key("--y " + column, "no run has it", column, known);
   }
   return training::chart(series, {.title = options.title.empty() ? column : options.title,
                                   .x_label = runs[0].x,

@@ -273,14 +273,7 @@ Budget csv_budget(const std::filesystem::path& file) {
 void no_column(std::string_view name, const Table& table, std::string_view where) {
   std::vector<std::string_view> names;
   for (const Column& column : table.columns) names.push_back(column.name);
-  const std::string_view meant = nearest(name, names);
-  constexpr std::size_t kShown = 12;
-  const std::size_t more = names.size() > kShown ? names.size() - kShown : 0;
-  names.resize(names.size() - more);
-  throw Error(ErrorKind::kNotFound, std::string(where), fmt::format("there is no column '{}'", name),
-              !meant.empty() ? fmt::format("did you mean '{}'?", meant)
-                             : fmt::format("one of {}{}", fmt::join(names, ", "),
-                                           more > 0 ? fmt::format(" and {} more", more) : ""));
+  throw unknown_name(std::string(where), "column", name, names);
 }
 
 const Column& Table::operator[](std::string_view name) const {
@@ -320,12 +313,8 @@ Table table_of(std::string_view text, std::string_view file, const CsvOptions& o
   for (std::size_t c = 0; c < width; ++c)
     names.push_back(header == CsvHeader::kNames ? std::string(first[c]) : fmt::format("{}", c));
   for (const CsvTypeOf& wanted : options.types)
-    if (std::find(names.begin(), names.end(), wanted.column) == names.end()) {
-      const std::vector<std::string_view> known(names.begin(), names.end());
-      throw Error(ErrorKind::kNotFound, std::string(file),
-                  fmt::format("there is no column '{}'", wanted.column),
-                  std::string(nearest(wanted.column, known)));
-    }
+    if (std::find(names.begin(), names.end(), wanted.column) == names.end())
+      throw unknown_name(std::string(file), "column", wanted.column, names);
   std::vector<std::string_view> column(rows.size());
   for (std::size_t c = 0; c < width; ++c) {
     for (std::size_t r = 0; r < rows.size(); ++r) column[r] = cells.all[rows[r].first + c];

@@ -121,10 +121,7 @@ const KnownSet& known_set(std::string_view name) {
     if (set.name == name) return set;
     names.push_back(set.name);
   }
-  const std::string_view meant = nearest(name, names);
-  throw Error(
-      ErrorKind::kNotFound, "data get", fmt::format("there is no data set '{}'", name),
-      meant.empty() ? fmt::format("{}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", meant));
+  throw unknown_name("data get", "data set", name, names);
 }
 
 bool fetch(const std::string& address, const fs::path& target, const Download& wanted,

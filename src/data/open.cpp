@@ -64,11 +64,7 @@ class Options {
   }
   void finish() const {
     for (const auto& [name, value] : values_) {
-      const std::string_view meant = nearest(name, asked_);
-      throw Error(ErrorKind::kNotFound, spec_, fmt::format("there is no option '{}'", name),
-                  !meant.empty()   ? fmt::format("did you mean '{}'?", meant)
-                  : asked_.empty() ? "no options"
-                                   : fmt::format("{}", fmt::join(asked_, ", ")));
+      throw unknown_name(spec_, "option", name, asked_);
     }
   }
 
@@ -311,10 +307,7 @@ Opened open_all(std::string_view spec, const CsvFeatures* like, std::shared_ptr<
     TrainTest both = naming_file(fs::path(place), [&] { return known.read(fs::path(place), options); });
     return {std::move(both), options.rate, std::move(options.features)};
   }
-  const std::string_view meant = nearest(kind, names);
-  throw Error(
-      ErrorKind::kNotFound, "data " + std::string(spec), fmt::format("there is no kind of data '{}'", kind),
-      meant.empty() ? fmt::format("{}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", meant));
+  throw unknown_name("data " + std::string(spec), "kind of data", kind, names);
 }
 
 std::vector<CsvColumn> columns_of(std::string_view spec) {

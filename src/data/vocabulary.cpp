@@ -85,9 +85,8 @@ std::int32_t Vocabulary::number(std::string_view word) const {
   const auto found = numbers_.find(word);
   if (found != numbers_.end()) return found->second;
   const std::vector<std::string_view> known(words_.begin(), words_.end());
-  const std::string_view near = nearest(word, known);
-  throw Error(ErrorKind::kNotFound, "data::Vocabulary", fmt::format("no word '{}'", word),
-              near.empty() ? "" : fmt::format("'{}'?", near));
+  throw Error(ErrorKind::kNotFound, "data::Vocabulary",
+              fmt::format("there is no word '{}'{}", word, did_you_mean(word, known)));
 }
 
 std::int32_t Vocabulary::number(std::string_view word, std::int32_t otherwise) const {

@@ -53,9 +53,7 @@ struct SafetensorsReader::State {
     if (const Place* found = find(wanted)) return *found;
     std::vector<std::string_view> all;
     for (const Place& place : places) all.push_back(name(place));
-    const std::string_view near = nearest(wanted, all);
-    throw Error(ErrorKind::kNotFound, file, fmt::format("no array \"{}\"", wanted),
-                near.empty() ? fmt::format("one of {} others", all.size()) : fmt::format("\"{}\"", near));
+    throw unknown_name(file, "array", wanted, all);
   }
   void list() {
     for (std::size_t s = 0; s < shards.size(); ++s)

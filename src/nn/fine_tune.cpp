@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/words.h"
+#include "base/nearest.h"
 #include "systole/base/error.h"
 
 namespace systole::nn::detail {
@@ -83,7 +83,7 @@ std::int64_t set_frozen(const Inventory& found, std::string_view pattern, bool f
         names.push_back(names[i].substr(0, dot));
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
-    unknown_word(frozen ? "freeze" : "unfreeze", "parameter", pattern, names);
+    throw unknown_name(frozen ? "freeze" : "unfreeze", "parameter", pattern, names);
   }
   settle_statistics(found);
   return count;

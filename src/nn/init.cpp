@@ -232,7 +232,7 @@ double gain(std::string_view nonlinearity, double slope) {
   const Entry table[] = {
       {"linear", 1},     {"identity", 1},          {"conv1d", 1},         {"conv2d", 1}, {"sigmoid", 1},
       {"tanh", 5.0 / 3}, {"relu", std::sqrt(2.0)}, {"leaky_relu", leaky}, {"selu", 0.75}};
-  return named<Entry>(table, nonlinearity, "init::gain").gain;
+  return named<Entry>(table, nonlinearity, "nonlinearity").gain;
 }
 
 namespace {
@@ -273,7 +273,7 @@ constexpr Entry kInitialisers[] = {
 }  // namespace
 
 void by_name(std::string_view name, Variable variable) {
-  named<Entry>(kInitialisers, name, "init").assign(std::move(variable));
+  named<Entry>(kInitialisers, name, "initialiser").assign(std::move(variable));
 }
 
 std::vector<std::string> names() { return names_of<Entry>(kInitialisers); }

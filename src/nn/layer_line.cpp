@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "nn/words.h"
+#include "base/nearest.h"
 #include "systole/nn/activations.h"
 
 namespace systole::nn {
@@ -108,7 +108,7 @@ Padding Line::padding(int axes) {
     const std::string& next = words_[at_];
     if (std::isdigit(static_cast<unsigned char>(next[0])) == 0) {
       if (std::find(std::begin(kNames), std::end(kNames), next) == std::end(kNames))
-        unknown_word(where_, "padding", next, kNames);
+        throw unknown_name(where_, "padding", next, kNames);
       ++at_;
       return Padding(std::string_view(next));
     }
@@ -135,7 +135,7 @@ void Line::options(const std::vector<Word>& known, bool activated) {
     for (const Word& word : known) names.emplace_back(word.name);
     if (activated)
       for (std::string& word : activation_words()) names.push_back(std::move(word));
-    unknown_word(where_, "word", next, names);
+    throw unknown_name(where_, "word", next, names);
   }
 }
 

@@ -7,10 +7,10 @@
 #include <cctype>
 #include <utility>
 
+#include "base/nearest.h"
 #include "nn/last_output.h"
 #include "nn/layer_line.h"
 #include "nn/named.h"
-#include "nn/words.h"
 #include "systole/nn/convolution.h"
 #include "systole/nn/layers.h"
 #include "systole/nn/normalization.h"
@@ -242,7 +242,7 @@ AnyModule make_layer(Line& line) {
   std::vector<std::string> names;
   for (const Keyword& known : kKeywords) names.emplace_back(known.name);
   for (std::string& word : activation_words()) names.push_back(std::move(word));
-  unknown_word(line.where(), "layer", keyword, names);
+  throw unknown_name(line.where(), "layer", keyword, names);
 }
 
 bool begins(std::string_view text, std::string_view keyword) {

@@ -33,21 +33,17 @@ inline std::string plain_name(std::string_view name) {
   return plain;
 }
 
-// The entry of a table of {name, thing}; throws kNotFound with the nearest name.
+// The entry of a table of {name, thing}, each a `kind`; throws kNotFound with the nearest name.
 template <class Entry>
-const Entry& named(std::span<const Entry> table, std::string_view name, std::string_view where) {
+const Entry& named(std::span<const Entry> table, std::string_view name, std::string_view kind) {
   const std::string plain = plain_name(name);
   const auto at = std::find_if(table.begin(), table.end(), [&](const Entry& e) { return e.name == plain; });
   if (at != table.end()) return *at;
   std::vector<std::string_view> names;
   for (const Entry& entry : table) names.push_back(entry.name);
-  const std::string_view meant = nearest(plain, names);
-  std::string all;
-  for (const std::string_view known : names) all += (all.empty() ? "" : ", ") + std::string(known);
-  throw Error(
-      ErrorKind::kNotFound, std::string(where),
-      meant.empty() ? "an unknown name" : "an unknown name; did you mean \"" + std::string(meant) + "\"?",
-      "one of " + all, "\"" + std::string(name) + "\"");
+  Error error = unknown_name({}, kind, name, names);
+  if (plain != name && nearest(name, names).empty()) error = unknown_name({}, kind, plain, names);
+  throw error;
 }
 
 template <class Entry>

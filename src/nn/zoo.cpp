@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "nn/words.h"
+#include "base/nearest.h"
 #include "systole/base/error.h"
 #include "systole/nn/models.h"
 
@@ -32,7 +32,7 @@ class Request {
     for (const OptionEntry& option : entry.options) known.push_back(option.name);
     for (const auto& [name, value] : given.options)
       if (std::find(known.begin(), known.end(), name) == known.end())
-        unknown_word("model " + entry.name, "option", name, known);
+        throw unknown_name("model " + entry.name, "option", name, known);
     if (given.classes < 0) refuse("classes", "0 or more", std::to_string(given.classes));
     for (const Dim& dim : given.input)
       if (!dim.is_static() || dim.value() < 1)
@@ -336,7 +336,7 @@ std::string squeezed(std::string_view name) {
 const Model& model_named(std::string_view name) {
   for (const Model& model : table())
     if (squeezed(model.entry.name) == squeezed(name)) return model;
-  unknown_word("zoo", "model", name, names());
+  throw unknown_name({}, "model", name, names());
 }
 
 }  // namespace

@@ -68,15 +68,6 @@ void check_parameters(std::string_view where, const Parameters& parameters) {
            "at least one; parameters(module) leaves frozen ones out", "an empty list");
 }
 
-void refuse_name(std::string_view where, std::string_view what, std::string_view got,
-                 std::span<const std::string_view> names) {
-  const std::string_view meant = nearest(got, names);
-  std::string message = fmt::format("there is no {} \"{}\"", what, got);
-  if (!meant.empty()) message += fmt::format("; did you mean \"{}\"?", meant);
-  throw Error(ErrorKind::kNotFound, std::string(where), std::move(message),
-              fmt::format("one of {}", fmt::join(names, ", ")), std::string(got));
-}
-
 bool fits(std::string_view pattern, std::string_view name) {
   // After a mismatch the last star takes one letter more.
   std::size_t p = 0, n = 0, star = pattern.size(), taken = 0;
@@ -110,7 +101,8 @@ std::vector<std::size_t> first_fit(std::string_view where, const Parameters& par
         }
       if (!found) {
         const std::vector<std::string>& all = parameters.names();
-        refuse_name(where, "parameter", pattern, std::vector<std::string_view>(all.begin(), all.end()));
+        throw unknown_name(std::string(where), "parameter", pattern,
+                           std::vector<std::string_view>(all.begin(), all.end()));
       }
     }
   return result;

@@ -25,10 +25,6 @@ void check_parameters(std::string_view where, const Parameters& parameters);  //
 // A gradient for each parameter, of its shape, and not marked as that of another Variable.
 void check_gradients(std::string_view where, const Parameters& parameters, std::span<const Tensor> grads);
 
-// Throws kNotFound for a name that is none of `names`, with the nearest.
-[[noreturn]] void refuse_name(std::string_view where, std::string_view what, std::string_view got,
-                              std::span<const std::string_view> names);
-
 // Whether a name fits a pattern in which '*' stands for any letters and '?' for one.
 bool fits(std::string_view pattern, std::string_view name);
 // For each parameter the first of the lists with a pattern that it fits, or lists.size(). Throws kNotFound

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/nearest.h"
 #include "optim/common.h"
 #include "optim/read_options.h"
 #include "systole/base/reflect.h"
@@ -87,7 +88,7 @@ MuonAdjust as_adjust(std::string_view where, const Option& option) {
     if (text == name) return value;
     names.push_back(name);
   }
-  refuse_name(where, option.name, text, names);
+  throw unknown_name(std::string(where), option.name, text, names);
 }
 
 DType as_dtype(std::string_view where, const Option& option) {
@@ -199,7 +200,7 @@ const Row& find(std::string_view name) {
     if (row.name == plain) return row;
   for (const Row& row : kKeras)
     if (row.name == name) return row;
-  refuse_name("optimizer", "optimiser", name, optimizer_names());
+  throw unknown_name({}, "optimiser", name, optimizer_names());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/nearest.h"
 #include "optim/common.h"
 #include "optim/read_options.h"
 #include "systole/optim/schedule.h"
@@ -109,7 +110,7 @@ std::vector<std::string_view> schedule_names() {
 
 Schedule make_schedule(std::string_view name, double lr, const Options& options) {
   const auto row = std::find_if(rows().begin(), rows().end(), [&](const Row& r) { return r.name == name; });
-  if (row == rows().end()) refuse_name("schedule", "schedule", name, schedule_names());
+  if (row == rows().end()) throw unknown_name({}, "schedule", name, schedule_names());
   std::vector<std::string_view> known = row->options;
   known.insert(known.end(), {"every", "warmup", "warmup_start"});
   check_names(name, options, known);

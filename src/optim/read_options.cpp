@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/nearest.h"
 #include "optim/common.h"
 
 namespace systole::optim {
@@ -87,7 +88,8 @@ std::vector<std::string> as_texts(std::string_view where, const Option& option) 
 void check_names(std::string_view where, const Options& options, std::span<const std::string_view> names) {
   for (std::size_t i = 0; i < options.size(); ++i) {
     const std::string& name = options[i].name;
-    if (std::find(names.begin(), names.end(), name) == names.end()) refuse_name(where, "option", name, names);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      throw unknown_name(std::string(where), "option", name, names);
     for (std::size_t j = 0; j < i; ++j)
       if (options[j].name == name) refuse(where, fmt::format("option \"{}\"", name), "it once", "it twice");
   }

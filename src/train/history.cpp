@@ -56,11 +56,7 @@ std::vector<std::string_view> fields_of(std::string_view line) {
 std::size_t History::column(std::string_view name) const {
   const auto found = std::find(names_.begin(), names_.end(), name);
   if (found != names_.end()) return static_cast<std::size_t>(found - names_.begin());
-  const std::vector<std::string_view> names(names_.begin(), names_.end());
-  const std::string_view near = nearest(name, names);
-  throw Error(ErrorKind::kNotFound, "history",
-              fmt::format("no column \"{}\"{}", name, near.empty() ? "" : fmt::format("; \"{}\"?", near)),
-              fmt::format("one of {}", fmt::join(names_, ", ")));
+  throw unknown_name("history", "column", name, names_);
 }
 
 std::size_t History::column_or_new(std::string_view name) {

@@ -220,12 +220,7 @@ Metric by_name(std::string_view name, const Options& options) {
       if (r.per_sample != nullptr) metric.per_sample = r.per_sample;
       return metric;
     }
-  const std::vector<std::string> all = names();
-  const std::vector<std::string_view> views(all.begin(), all.end());
-  const std::string_view near = nearest(name, views);
-  throw Error(ErrorKind::kNotFound, "metric",
-              fmt::format("no metric \"{}\"{}", name, near.empty() ? "" : fmt::format("; \"{}\"?", near)),
-              fmt::format("one of {}", fmt::join(all, ", ")));
+  throw unknown_name({}, "metric", name, names());
 }
 
 Metric mean_of(std::string name, std::function<Tensor(const Tensor&, const Tensor&)> per_sample,

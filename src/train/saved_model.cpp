@@ -158,10 +158,7 @@ void SavedModel::set(std::string_view name, const Tensor& value) {
   if (found == state().places.end()) {
     std::vector<std::string_view> names;
     for (const auto& [known, place] : state().places) names.push_back(known);
-    const std::string_view near = nearest(name, names);
-    throw Error(
-        ErrorKind::kNotFound, where, fmt::format("no weight \"{}\"", name),
-        near.empty() ? fmt::format("one of {}", fmt::join(names, ", ")) : fmt::format("\"{}\"", near));
+    throw unknown_name(where, "weight", name, names);
   }
   Variable& variable = state().variables[found->second];
   if (recording::checked(value, where).type.shape != variable.shape())

@@ -461,7 +461,7 @@ data::Transforms parse_augment(const std::vector<std::string>& texts, const Trai
     if (known == std::end(kAugment)) {
       std::vector<std::string_view> names;
       for (const AugmentWord& w : kAugment) names.push_back(w.name);
-      throw unknown_name(where, fmt::format("there is no change {}", in_quotes(word)), word, names);
+      throw unknown_key(where, fmt::format("there is no change {}", in_quotes(word)), word, names);
     }
     // A mask stays as it is, and would no longer lie on its picture.
     if (known->moves && (data.task == Task::places || data.target.shape.rank() > 1))

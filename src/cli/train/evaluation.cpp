@@ -65,9 +65,8 @@ losses::Settings loss_settings(const Settings::Train& settings) {
     } else {
       constexpr std::string_view kKnown[] = {"delta", "beta",        "margin",
                                              "half",  "from_logits", "ignore_index"};
-      throw unknown_name(entry.value.where,
-                         fmt::format("there is no key {} in train.loss_options", entry.key), entry.key,
-                         kKnown);
+      throw unknown_key(entry.value.where, fmt::format("there is no key {} in train.loss_options", entry.key),
+                        entry.key, kKnown);
     }
   }
   return result;

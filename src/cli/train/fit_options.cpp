@@ -135,8 +135,8 @@ training::CallbackRef make_plateau(const Settings::Train& settings) {
       plateau.min_lr = *number;
     else {
       constexpr std::string_view kKnown[] = {"factor", "patience", "min_delta", "cooldown", "min_lr"};
-      throw unknown_name(entry.value.where, fmt::format("plateau has no option {}", entry.key), entry.key,
-                         kKnown);
+      throw unknown_key(entry.value.where, fmt::format("plateau has no option {}", entry.key), entry.key,
+                        kKnown);
     }
   }
   return training::reduce_on_plateau(plateau);
@@ -189,8 +189,8 @@ void check_monitor(const Settings::Train& settings, const TrainingData& data,
   }
   const std::vector<std::string_view> known(measured.begin(), measured.end());
   if (std::find(known.begin(), known.end(), settings.monitor) == known.end())
-    throw unknown_name("train.monitor", fmt::format("nothing measures {}", in_quotes(settings.monitor)),
-                       settings.monitor, known);
+    throw unknown_key("train.monitor", fmt::format("nothing measures {}", in_quotes(settings.monitor)),
+                      settings.monitor, known);
 }
 
 // A loss of logits after a softmax would learn from the softmax of a softmax: slowly and badly.

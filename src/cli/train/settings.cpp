@@ -250,7 +250,7 @@ void check_model_options(const Settings::Model& model) {
       known.push_back(option.name);
   for (const Entry& entry : model.options)
     if (std::find(known.begin(), known.end(), entry.key) == known.end())
-      throw unknown_name(
+      throw unknown_key(
           entry.value.where,
           fmt::format("there is no key {} in [model]{}", entry.key,
                       model.name.empty() ? "" : fmt::format(", and {} has no such option", model.name)),
@@ -259,8 +259,8 @@ void check_model_options(const Settings::Model& model) {
 
 void check_word(std::string_view name, std::string_view word, std::initializer_list<std::string_view> known) {
   if (std::find(known.begin(), known.end(), word) != known.end()) return;
-  throw unknown_name(std::string(name), fmt::format("there is no {}", in_quotes(word)), word,
-                     std::span(known.begin(), known.size()));
+  throw unknown_key(std::string(name), fmt::format("there is no {}", in_quotes(word)), word,
+                    std::span(known.begin(), known.size()));
 }
 
 }  // namespace
@@ -299,7 +299,7 @@ Settings settings_of(const Table& given) {
                               meant.substr(dot + 1), meant.substr(0, dot)));
     }
     if (!known)
-      throw unknown_name(part.where, fmt::format("there is no section [{}]", section), section, kSections);
+      throw unknown_key(part.where, fmt::format("there is no section [{}]", section), section, kSections);
     const Table* table = part.get<Table>();
     if (table == nullptr)
       throw wrong_kind(section, part, fmt::format("a table, as below a line [{}]", section));
@@ -314,8 +314,8 @@ Settings settings_of(const Table& given) {
           throw Error(ErrorKind::kNotFound, entry.value.where,
                       fmt::format("there is no key {} in [{}]; did you mean {}?", entry.key, section, meant));
         if (section != "model")
-          throw unknown_name(entry.value.where, fmt::format("there is no key {} in [{}]", entry.key, section),
-                             entry.key, names_in(section));
+          throw unknown_key(entry.value.where, fmt::format("there is no key {} in [{}]", entry.key, section),
+                            entry.key, names_in(section));
         settings.model.options.push_back(entry);
         continue;
       }

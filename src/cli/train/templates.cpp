@@ -358,7 +358,7 @@ const Project& project_named(std::string_view name) {
     if (project.shown.name == name) return project;
     names.push_back(project.shown.name);
   }
-  throw unknown_name(fmt::format("--template {}", name), "there is no such template", name, names);
+  throw unknown_key(fmt::format("--template {}", name), "there is no such template", name, names);
 }
 
 // A name that CMake takes for a project.

@@ -255,11 +255,10 @@ Error wrong_kind(std::string_view key, const Value& value, std::string_view expe
   return Error(ErrorKind::kInvalidArgument, std::string(key), "", std::string(expected), std::move(got));
 }
 
-Error unknown_name(std::string where, std::string_view message, std::string_view name,
-                   std::span<const std::string_view> known) {
-  const std::string_view meant = nearest(name, known);
-  return Error(ErrorKind::kNotFound, std::move(where),
-               fmt::format("{}{}", message, meant.empty() ? "" : fmt::format("; did you mean {}?", meant)),
+Error unknown_key(std::string where, std::string_view message, std::string_view name,
+                  std::span<const std::string_view> known) {
+  const std::string meant = did_you_mean(name, known);
+  return Error(ErrorKind::kNotFound, std::move(where), fmt::format("{}{}", message, meant),
                meant.empty() ? fmt::format("one of {}", fmt::join(known, ", ")) : "");
 }
 

@@ -53,8 +53,8 @@ std::string described(const Value& value);  // for messages: "the text \"fast\""
 Error wrong_kind(std::string_view key, const Value& value, std::string_view expected);
 
 // kNotFound for a name that is none of these: the message, then the nearest or all that there are.
-Error unknown_name(std::string where, std::string_view message, std::string_view name,
-                   std::span<const std::string_view> known);
+Error unknown_key(std::string where, std::string_view message, std::string_view name,
+                  std::span<const std::string_view> known);
 
 bool reads_toml();  // whether this build does
 // All of a TOML file. Throws kParse with file and line, kLimit for what stands too deep, kUnsupported in a

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/words.h"
+#include "base/nearest.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/neural.h"
 
@@ -29,7 +29,8 @@ Tensor activate(Activation activation, const Tensor& x) {
 Activation activation_named(std::string_view name) {
   for (std::size_t i = 0; i < std::size(kNames); ++i)
     if (kNames[i] == name) return static_cast<Activation>(i);
-  unknown_word("model", "activation", name, std::vector<std::string>(std::begin(kNames), std::end(kNames)));
+  throw unknown_name("model", "activation", name,
+                     std::vector<std::string>(std::begin(kNames), std::end(kNames)));
 }
 
 std::string_view name_of(Activation activation) { return kNames[static_cast<std::size_t>(activation)]; }

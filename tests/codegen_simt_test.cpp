@@ -167,6 +167,22 @@ TEST(SimtKernels, ValuesOfARowAreKeptBetweenPasses) {
   EXPECT_EQ(count(memory, "in0["), 3u) << memory.source;
 }
 
+// A load behind a condition of the loop stays there, and what depends on it, a division here.
+TEST(SimtKernels, WhatARowHasInCommonIsMadeBeforeTheLoopOverIt) {
+  Graph graph("shares");
+  const Value x = graph.input("x", {DType::f32, {64, 10'000}}), y = graph.input("y", {DType::f32, {64}}),
+              weights = ops::exp(x), share = ops::div(y, ops::sum(weights, {1}));
+  graph.output(ops::mul(weights, ops::broadcast(share, x.shape(), {0})));
+  for (const Dialect dialect : {Dialect::cuda, Dialect::opencl}) {
+    const Kernel kernel = kernel_of(graph, dialect);
+    const std::size_t pass = kernel.source.find("// Pass 2.");
+    ASSERT_NE(pass, std::string::npos) << kernel.source;
+    const std::size_t loop = kernel.source.find("for (", pass);
+    EXPECT_LT(kernel.source.find("in1[", pass), loop) << kernel.source;
+    EXPECT_LT(kernel.source.find(" / sum", pass), loop) << kernel.source;
+  }
+}
+
 TEST(SimtKernels, RowsThatDivideByFourAreReadFourPointsAtATime) {
   const Kernel registers = kernel_of(softmax_of({64, 1000}), Dialect::cuda);
   EXPECT_EQ(count(registers, "s_load4("), 1u) << registers.source;

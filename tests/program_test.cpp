@@ -401,6 +401,47 @@ TEST(Fusion, TwoSumsOfOneArrayTakeOnePass) {
   EXPECT_EQ(steps_of(program_of(graph)), "rows[*64, 8] mul reduce reduce\n");
 }
 
+// %n is made again from %x, which others read anyway, and from a number of its row.
+TEST(Fusion, WhatAStoredArrayMakesCheaplyIsNotStoredBesideIt) {
+  const ir::Graph graph = graph_of("%r: f32[256, 512], %a: bf16[256, 512]", R"(
+  %c = convert(%a) {dtype=f32}
+  %x = add(%r, %c)
+  %s = reduce(%x) {kind=sum, axes=[1]}
+  %m = broadcast(%s) {shape=[256, 512], axes=[0]}
+  %n = sub(%x, %m)
+  %e = exp(%n)
+  %t = sort(%e) {axis=1}
+  %p = mul(%t, %n)
+  %u = reduce(%p) {kind=sum, axes=[0]}
+  %z = add(%x, %t)
+  return %u, %z)");
+  const lower::Program program = program_of(graph);
+  const ir::Graph& first = program.steps.at(0).region.graph;
+  std::int64_t arrays = 0;
+  for (const ir::Output& output : first.outputs())
+    arrays += first.type(output.value).shape.rank() == 2 ? 1 : 0;
+  EXPECT_EQ(arrays, 2) << steps_of(program);  // %x and %e
+  expect_same_values(graph, program);
+}
+
+// The sums of %p over rows and over columns are two kernels, and %p is stored for neither.
+TEST(Fusion, AProductIsMadeAgainForSumsWhoseKernelReadsItsFactorsAnyway) {
+  const ir::Graph graph = graph_of("%g: bf16[256, 512], %n: f32[256, 512]", R"(
+  %f = convert(%g) {dtype=f32}
+  %p = mul(%f, %n)
+  %s = reduce(%p) {kind=sum, axes=[1]}
+  %u = reduce(%p) {kind=sum, axes=[0]}
+  %k = reduce(%f) {kind=sum, axes=[0]}
+  %w = reduce(%n) {kind=sum, axes=[0]}
+  return %s, %u, %k, %w)");
+  const lower::Program program = program_of(graph);
+  EXPECT_EQ(program.steps.size(), 2u) << steps_of(program);
+  for (const lower::Step& step : program.steps)
+    for (const ir::Output& output : step.region.graph.outputs())
+      EXPECT_EQ(step.region.graph.type(output.value).shape.rank(), 1u) << steps_of(program);
+  expect_same_values(graph, program);
+}
+
 TEST(Fusion, NoTwoGroupsWaitForEachOther) {
   // y joins x's group only if the product between them does not.
   const ir::Graph graph = graph_of("%x: f32[4, 4]", R"(

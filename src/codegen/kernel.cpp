@@ -253,8 +253,12 @@ std::string combined(ir::Combine kind, DType dtype, const std::string& a, const 
   switch (kind) {
     case ir::Combine::sum: return arithmetic('+');
     case ir::Combine::prod: return arithmetic('*');
-    case ir::Combine::max: return fmt::format("({1} != {1} ? {1} : {1} > {0} ? {1} : {0})", a, b);
-    case ir::Combine::min: return fmt::format("({1} != {1} ? {1} : {1} < {0} ? {1} : {0})", a, b);
+    case ir::Combine::max:
+      if (c_type(dtype) == "float") return fmt::format("S_MAX({}, {})", a, b);
+      return fmt::format("({1} != {1} ? {1} : {1} > {0} ? {1} : {0})", a, b);
+    case ir::Combine::min:
+      if (c_type(dtype) == "float") return fmt::format("S_MIN({}, {})", a, b);
+      return fmt::format("({1} != {1} ? {1} : {1} < {0} ? {1} : {0})", a, b);
     case ir::Combine::bitwise_and: return fmt::format("({})({} & {})", c_type(dtype), a, b);
     case ir::Combine::bitwise_or: return fmt::format("({})({} | {})", c_type(dtype), a, b);
     default: throw Error(ErrorKind::kInternal, "reduce", "no such combination in a kernel");

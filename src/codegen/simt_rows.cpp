@@ -494,6 +494,7 @@ class SimtRows {
       for (const std::int32_t i : kept_)
         w_.line(fmt::format("{} kept{}[{}];", c_type(dtype_of(i)), i, points));
     w_.line(fmt::format("// Pass {}.", stage));
+    know_rows(stage, sums, outputs);
     for (const std::int32_t i : sums) declare("sum", i, identity(kind_of(i), dtype_of(i)));
     const bool in_runs = open_runs(sums);
     if (!kept_.empty())
@@ -521,6 +522,41 @@ class SimtRows {
       combine_parts(i);
       function_.elements().define({i, 0}, function_.elements().rounded(dtype_of(i), sum(i)));
     }
+  }
+
+  // Computes what the points of a row have in common before the loop over them: in the loop its loads stand
+  // behind a condition, where no compiler moves them from, nor what depends on them.
+  void know_rows(int stage, const std::vector<std::int32_t>& sums, const std::vector<std::size_t>& outputs) {
+    if (is_wide_) return;  // a thread has several rows
+    std::vector<std::int32_t> stack;
+    for (const std::int32_t i : sums) stack.push_back(graph_.node(i).operands[0].node);
+    for (const std::size_t o : outputs) stack.push_back(graph_.outputs()[o].value.node);
+    std::set<std::int32_t> seen;
+    while (!stack.empty()) {
+      const std::int32_t i = stack.back();
+      stack.pop_back();
+      if (!seen.insert(i).second) continue;
+      if (graph_.node(i).op == Op::broadcast)
+        know_row(stage, graph_.node(i));
+      else
+        push_elementwise(i, stack);
+    }
+  }
+  void know_row(int stage, const ir::Node& broadcast) {
+    const ir::ValueId row = broadcast.operands[0];
+    const ir::Node& node = graph_.node(row.node);
+    const bool is_computed = ir::info(node.op).op_class == ir::OpClass::elementwise;
+    if (!is_computed && node.op != Op::input) return;
+    if (stages_[static_cast<std::size_t>(row.node)] > stage) return;
+    Indices at, from(node.types[0].shape.size());
+    if (!split(all_.point(), broadcast.types[0].shape, at)) return;
+    const auto& axes = broadcast.as<ir::BroadcastAttrs>().axes;
+    for (std::size_t i = 0; i < from.size(); ++i)
+      if (node.types[0].shape[i].value() != 1) from[i] = at[static_cast<std::size_t>(axes[i])];
+    for (const Index& index : from)
+      for (const auto& [name, term] : index.terms())
+        if (std::find(outer_.names.begin(), outer_.names.end(), name) == outer_.names.end()) return;
+    function_.elements().value(row, from);
   }
 
   // Opens the loop over runs where there are long sums; returns whether it did.

@@ -31,9 +31,10 @@ enum class Level { flat, full, row };  // a flat value has one element per point
 
 class Fuser {
  public:
-  Fuser(const ir::Graph& graph, const Target& target)
+  Fuser(const ir::Graph& graph, const Target& target, const std::set<std::int32_t>& repeated)
       : graph_(graph),
         target_(target),
+        repeated_(repeated),
         limits_(target.limits()),
         groups_(graph, target),
         levels_(at(graph.size()), Level::flat),
@@ -42,6 +43,9 @@ class Fuser {
   Fusion run() {
     find_rows();
     for (const Link::Reads reads : {Link::Reads::same, Link::Reads::row}) merge_along(reads);
+    // What is repeated is with its readers now; whatever else they can share, they do.
+    if (!repeated_.empty())
+      for (const Link::Reads reads : {Link::Reads::same, Link::Reads::row}) merge_along(reads);
     merge_side_by_side();
     inline_cheap();
     for (std::int32_t g = 0; g < groups_.count(); ++g) settle(g);
@@ -121,10 +125,18 @@ class Fuser {
     }
   }
 
+  // Whether the group is work that is repeated, without those it is repeated for.
+  bool is_repeated(std::int32_t group) const {
+    const std::vector<std::int32_t>& nodes = groups_[group].nodes;
+    return !repeated_.empty() &&
+           std::all_of(nodes.begin(), nodes.end(), [&](std::int32_t i) { return repeated_.contains(i); });
+  }
+
   // Empty when they are in one group now, or have no reason to be.
   std::string merge(std::int32_t source, std::int32_t reader, const Link& link) {
     const std::int32_t a = groups_.of(source), b = groups_.of(reader);
     if (a == b || !is_generated(a) || !is_generated(b)) return {};
+    if (!repeated_.contains(source) && is_repeated(b)) return {};
     const std::optional<Meeting> meet = meeting(source, reader, link);
     // Without a reduction, repeating a row is no reason to wait for it.
     if (meet && !groups_[a].domain && !groups_[b].domain) return {};
@@ -490,6 +502,7 @@ class Fuser {
 
   const ir::Graph& graph_;
   const Target& target_;
+  const std::set<std::int32_t>& repeated_;
   const KernelLimits limits_;
   Groups groups_;
   std::vector<Level> levels_;               // by node
@@ -512,6 +525,8 @@ std::string_view name(GroupKind kind) {
   return "?";
 }
 
-Fusion fuse(const ir::Graph& graph, const Target& target) { return Fuser(graph, target).run(); }
+Fusion fuse(const ir::Graph& graph, const Target& target, const std::set<std::int32_t>& repeated) {
+  return Fuser(graph, target, repeated).run();
+}
 
 }  // namespace systole::lower

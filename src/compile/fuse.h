@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,8 +52,9 @@ struct Fusion {
   std::vector<Refusal> refusals;
 };
 
-// The graph is static and has no composite that the Target does not claim.
-Fusion fuse(const ir::Graph& graph, const Target& target);
+// The graph is static and has no composite that the Target does not claim. Work that is `repeated` for its
+// readers stays with them rather than with what it reads, where its result would be stored again.
+Fusion fuse(const ir::Graph& graph, const Target& target, const std::set<std::int32_t>& repeated = {});
 
 // The group as a graph: its inputs are what it reads from outside, in order of first use, its outputs what
 // others read, in order of nodes.

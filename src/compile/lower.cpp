@@ -427,9 +427,10 @@ void find_overwritten(Program& program) {
 Program make_program(const ir::Graph& whole, const Target& target) {
   const ir::Graph graph = with_narrow_nodes(whole);
   Fusion fusion = fuse(graph, target);
-  const std::optional<ir::Graph> thrifty = recomputed(graph, fusion, target);
-  Program program = thrifty ? Lowering(*thrifty, target).run(fuse(*thrifty, target))
-                            : Lowering(graph, target).run(std::move(fusion));
+  const std::optional<Recomputed> thrifty = recomputed(graph, fusion, target);
+  Program program =
+      thrifty ? Lowering(thrifty->graph, target).run(fuse(thrifty->graph, target, thrifty->repeated))
+              : Lowering(graph, target).run(std::move(fusion));
   find_overwritten(program);
   if (passes::verify_wanted()) verify(program);
   return program;

@@ -50,6 +50,9 @@ S_FN double s_double_of_bits(s_u64 bits) {
 #define S_FMA(a, b, c) ((a) * (b) + (c))
 #define S_FMA_F64(a, b, c) ((a) * (b) + (c))
 #endif
+// The larger and the smaller of two f32, NaN where one is.
+#define S_MAX(a, b) ((b) != (b) ? (b) : (b) > (a) ? (b) : (a))
+#define S_MIN(a, b) ((b) != (b) ? (b) : (b) < (a) ? (b) : (a))
 #define S_BRANCHES 0
 #define S_MUL(a, b) ((a) * (b))
 #define S_DIV(a, b) ((a) / (b))
@@ -92,6 +95,22 @@ typedef unsigned char s_bool;
 #define S_HAS_FMA 1
 #define S_FMA(a, b, c) __fmaf_rn(a, b, c)
 #define S_FMA_F64(a, b, c) __fma_rn(a, b, c)
+// The larger and the smaller of two f32, NaN where one is: one instruction from sm_80 on.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+S_FN float S_MAX(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+S_FN float S_MIN(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+#else
+#define S_MAX(a, b) ((b) != (b) ? (b) : (b) > (a) ? (b) : (a))
+#define S_MIN(a, b) ((b) != (b) ? (b) : (b) < (a) ? (b) : (a))
+#endif
 #define S_BRANCHES 1
 #define S_MUL(a, b) __fmul_rn(a, b)
 #define S_DIV(a, b) __fdiv_rn(a, b)
@@ -130,6 +149,9 @@ typedef uchar s_bool;
 #define S_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 #define S_FMA_F64(a, b, c) fma(a, b, c)
+// The larger and the smaller of two f32, NaN where one is.
+#define S_MAX(a, b) ((b) != (b) ? (b) : (b) > (a) ? (b) : (a))
+#define S_MIN(a, b) ((b) != (b) ? (b) : (b) < (a) ? (b) : (a))
 #define S_BRANCHES S_HAS_FMA
 #define S_MUL(a, b) ((a) * (b))
 #define S_DIV(a, b) ((a) / (b))

@@ -39,18 +39,19 @@ Values build_cross_entropy(Graph&, const Values& operands, const ir::AttrMap&) {
   return {convert(where_labelled(loss, labels, classes), operands[0].dtype())};
 }
 
-// (softmax - 1 at the label) · dy.
+// (softmax - 1 at the label) · dy. What a row has in common is divided once for the row, not for every class.
 ir::MaybeValues cross_entropy_backward(const Values& operands, const Values&,
                                        const ir::MaybeValues& cotangents, const ir::AttrMap&) {
   const Value logits = widen(operands[0]);
   const int axis = logits.rank() - 1;
   const std::int64_t classes = logits.shape()[static_cast<std::size_t>(axis)].value();
+  const auto over_classes = [&](Value row) { return spread(row, logits.shape(), {axis}); };
+  const Value weights = exp(sub(logits, over_classes(reduce(logits, Combine::max, {axis}))));
   const Value picked = one_hot(operands[1], classes, DType::boolean);
-  const Value weights = softmax_body(logits, axis);
-  const Value slope = sub(weights, convert(picked, logits.dtype()));
-  const Value row = where_labelled(widen(*cotangents[0]), operands[1], classes);
-  const Value dy = spread(row, logits.shape(), {axis});
-  return {convert(mul(slope, dy), operands[0].dtype()), std::nullopt};
+  const Value dy = where_labelled(widen(*cotangents[0]), operands[1], classes);
+  const Value share = over_classes(div(dy, sum(weights, {axis})));
+  const Value at_label = select(picked, over_classes(dy), scalar_like(logits, 0));
+  return {convert(sub(mul(weights, share), at_label), operands[0].dtype()), std::nullopt};
 }
 
 }  // namespace

@@ -93,10 +93,7 @@ void write_feature(const Column& from, const CsvFeature& feature, const Table& t
                    const std::string& where) {
   const std::vector<double> values = from.values.to_doubles();
   const bool text = feature.one_hot || !feature.categories.empty();
-  if (!text && from.values.dtype() == DType::i32)
-    throw Error(ErrorKind::kDType, where, fmt::format("column {} is text", feature.name),
-                "numbers, as in training",
-                from.categories.empty() ? "" : fmt::format("\"{}\"", from.categories[0]));
+  if (!text && from.values.dtype() == DType::i32) throw not_numbers(table, from, where);
   // For each category of this table its place among the training's; -1: missing.
   std::vector<std::int64_t> places;
   for (std::size_t c = 0; text && c < from.categories.size(); ++c) {
@@ -109,9 +106,9 @@ void write_feature(const Column& from, const CsvFeature& feature, const Table& t
     } else {
       const auto row = std::find(values.begin(), values.end(), static_cast<double>(c)) - values.begin();
       throw Error(ErrorKind::kInvalidArgument,
-                  fmt::format("{}: line {}", where, table.lines.at(static_cast<std::size_t>(row))),
-                  fmt::format("column {} was never \"{}\" in training", feature.name, category),
-                  fmt::format("one of {}", fmt::join(feature.categories, ", ")));
+                  cell_place(where, table.lines.at(static_cast<std::size_t>(row)), feature.name),
+                  "the training had no such value",
+                  fmt::format("one of {}", fmt::join(feature.categories, ", ")), cell_text(category));
     }
   }
   for (const std::int64_t row : rows) {
@@ -128,6 +125,16 @@ void write_feature(const Column& from, const CsvFeature& feature, const Table& t
 }
 
 }  // namespace
+
+Error not_numbers(const Table& table, const Column& column, std::string_view file) {
+  const std::span<const std::int32_t> cells = column.values.values<std::int32_t>();
+  for (std::size_t row = 0; row < cells.size(); ++row)
+    if (const std::string& cell = column.categories[static_cast<std::size_t>(cells[row])];
+        !is_missing(cell) && !is_number(cell))
+      return {ErrorKind::kDType, cell_place(file, table.lines[row], column.name), "", "a number",
+              cell_text(cell)};
+  return {ErrorKind::kDType, fmt::format("{}, column '{}'", file, column.name), "", "numbers", "text"};
+}
 
 Table read_csv_like(const std::filesystem::path& file, CsvOptions options, const CsvFeatures& features) {
   // By the names of the features it is seen whether the first line has names.

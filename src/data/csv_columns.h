@@ -12,11 +12,19 @@
 #include <vector>
 
 #include "base/budget.h"
+#include "systole/base/error.h"
 #include "systole/data/sets.h"
 
 namespace systole::data {
 
 bool is_missing(std::string_view cell);
+bool is_number(std::string_view cell);
+
+// "people.csv, line 25, column 'income'"
+std::string cell_place(std::string_view file, std::int64_t line, std::string_view column);
+std::string cell_text(std::string_view cell);  // "'abc'", of a long one the beginning
+// kDType for a column of text where numbers are needed; names its first cell that is none.
+Error not_numbers(const Table& table, const Column& column, std::string_view file);
 
 struct CsvFeature {
   std::string name;

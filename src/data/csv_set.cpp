@@ -19,8 +19,7 @@ namespace systole::data {
 namespace {
 
 std::string place_of(const Table& table, std::int64_t row, const Column& column, std::string_view file) {
-  return fmt::format("{}: line {}: sample {}: column {}", file, table.lines[static_cast<std::size_t>(row)],
-                     row, column.name);
+  return cell_place(file, table.lines[static_cast<std::size_t>(row)], column.name);
 }
 
 bool is_missing_at(const Column& column, std::size_t row, const std::vector<double>& values) {
@@ -78,10 +77,9 @@ Literal classes_of(const Column& label, const Table& table, std::span<const std:
   return result;
 }
 
-Literal numbers_of(const Column& label, std::span<const std::int64_t> rows, const std::string& file) {
-  if (label.values.dtype() == DType::i32)
-    throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: column {}", file, label.name),
-                "the label of a regression is a number", "numbers", "text");
+Literal numbers_of(const Column& label, const Table& table, std::span<const std::int64_t> rows,
+                   const std::string& file) {
+  if (label.values.dtype() == DType::i32) throw not_numbers(table, label, file);
   const std::vector<double> values = label.values.to_doubles();
   Literal y = Literal::uninitialized({DType::f32, {std::ssize(rows)}});
   float* out = y.mutable_values<float>().data();
@@ -117,7 +115,7 @@ CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options, con
   if (options.unlabelled) {
     set.source = arrays(x).named(name);
   } else if (const Column& label = table.columns[plan.label]; options.regression) {
-    set.source = arrays(x, numbers_of(label, rows, where)).named(name, {"x", label.name});
+    set.source = arrays(x, numbers_of(label, table, rows, where)).named(name, {"x", label.name});
   } else {
     std::vector<std::string> classes;
     const Literal y = classes_of(label, table, rows, where, classes);

@@ -50,7 +50,52 @@ TEST_F(Tables, TextAmongNumbersIsNamedByLineAndColumn) {
             file + ", line 3, column 'income': expected a number, got 'abc'");
 }
 
+TEST_F(Tables, AnInfiniteCellIsRefusedWhenTheTableIsRead) {
+  for (const char* cell : {"inf", "-inf", "1e39", "Infinity"}) {
+    write("people.csv", people(23, std::string("30,") + cell + ",no"));
+    const std::string file = (folder_ / "people.csv").string();
+    const std::string text =
+        error_of(ErrorKind::kInvalidArgument, [&] { data::csv(file, {.label = "bought"}); });
+    EXPECT_TRUE(text.starts_with(file + ", line 25, column 'income': expected a finite number")) << text;
+    EXPECT_TRUE(text.ends_with(std::string("got ") + cell)) << text;
+    EXPECT_NE(text.find("drop=income"), std::string::npos) << text;
+    const std::string label = error_of(ErrorKind::kInvalidArgument, [&] {
+      data::csv(file, {.label = "income", .drop = {"bought"}, .regression = true});
+    });
+    EXPECT_NE(label.find(", line 25, column 'income'"), std::string::npos) << label;
+    EXPECT_EQ(data::csv(file, {.label = "bought", .drop = {"income"}}).size(), 60);
+    EXPECT_EQ(data::csv(file, {.label = "bought", .allow_infinite = true}).size(), 60);
+    EXPECT_EQ(data::open("csv:" + file + "?label=bought&allow_infinite").train.size(), 60);
+  }
+}
+
 #ifdef SYSTOLE_COMMAND
+
+TEST_F(Tables, TrainingAndDataInfoNameAnInfiniteCell) {
+  write("people.csv", people(23, "30,inf,no"));
+  const char* const place = "people.csv, line 25, column 'income': expected a finite number";
+  expect_error(run(std::string(kTrain) + "'csv:people.csv?label=bought'"), place);
+  const Outcome info = run("data info 'csv:people.csv?label=bought'");
+  expect_error(info, place);
+  EXPECT_NE(info.out.find("income  number        0        feature; inf in line 25"), std::string::npos)
+      << info.out;
+  // A model that is trained may be asked; what it says is looked at.
+  write("people.csv", people());
+  ASSERT_EQ(run(std::string(kTrain) + "'csv:people.csv?label=bought'").code, 0);
+  write("rows.csv", "age,income\n30,1000\n30,inf\n");
+  const Outcome predicted = run("predict run rows.csv");
+  EXPECT_EQ(predicted.code, 0) << predicted.err;
+  EXPECT_NE(predicted.err.find("rows.csv, line 3, column 'income'"), std::string::npos) << predicted.err;
+}
+
+TEST_F(Tables, AMissingNumberNeedsNormalisation) {
+  write("people.csv", people(4, "30,,no"));
+  EXPECT_EQ(run(std::string(kTrain) + "'csv:people.csv?label=bought'").code, 0);
+  const Outcome refused =
+      run("train --model mlp --out other --set data.normalise=none --data 'csv:people.csv?label=bought'");
+  expect_error(refused, "people.csv, line 6, column 'income', which is missing");
+  expect_error(refused, "data.normalise");
+}
 
 TEST_F(Tables, PredictAndEvaluateNameTextAmongNumbers) {
   write("people.csv", people());

@@ -236,7 +236,7 @@ CsvType type_of(std::span<const std::string_view> column) {
 
 Column column_of(std::string name, std::span<const std::string_view> cells, CsvType type,
                  std::span<const Row> rows, std::string_view file) {
-  Column column{std::move(name), {}, {}};
+  Column column{.name = std::move(name), .values = {}};
   const std::int64_t count = std::ssize(cells);
   const auto wrong = [&](std::size_t i, const char* expected) {
     throw Error(ErrorKind::kParse, cell_place(file, rows[i].line, column.name), "", expected,
@@ -257,7 +257,9 @@ Column column_of(std::string name, std::span<const std::string_view> cells, CsvT
       const std::optional<double> value =
           is_missing(cells[i]) ? std::numeric_limits<double>::quiet_NaN() : parsed<double>(cells[i]);
       if (!value) wrong(i, "a number");
-      *out++ = static_cast<float>(*value);
+      *out = static_cast<float>(*value);
+      if (std::isinf(*out++) && !column.infinite)
+        column.infinite = CsvCell{static_cast<std::int64_t>(i), std::string(cells[i])};
     }
   } else {
     column.categories = in_order(std::vector<std::string>(cells.begin(), cells.end()));

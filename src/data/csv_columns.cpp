@@ -61,7 +61,7 @@ std::string identifier_of(const CsvColumn& column, const std::vector<double>& va
   return "";
 }
 
-CsvColumn described(const Column& column, ColumnUse use, const CsvOptions& options) {
+CsvColumn described(const Column& column, ColumnUse use, const Table& table, const CsvOptions& options) {
   CsvColumn result{.name = column.name, .use = use};
   const std::vector<double> values = column.values.to_doubles();
   if (column.values.dtype() == DType::i32) {
@@ -80,6 +80,9 @@ CsvColumn described(const Column& column, ColumnUse use, const CsvOptions& optio
     result.missing = std::ssize(values) - std::ssize(there);
     std::sort(there.begin(), there.end());
     result.distinct = std::unique(there.begin(), there.end()) - there.begin();
+    if (column.infinite)
+      result.infinite = fmt::format("{} in line {}", column.infinite->text,
+                                    table.lines[static_cast<std::size_t>(column.infinite->row)]);
   }
   if (result.use == ColumnUse::kFeature || result.use == ColumnUse::kOneHot ||
       result.use == ColumnUse::kTooManyValues)
@@ -180,7 +183,7 @@ CsvPlan plan_csv(const Table& table, const CsvOptions& options, std::string_view
                                      used              ? ColumnUse::kFeature
                                      : i == plan.label ? ColumnUse::kLabel
                                                        : ColumnUse::kLeftOut,
-                                     options));
+                                     table, options));
   }
   return plan;
 }

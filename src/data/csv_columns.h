@@ -60,6 +60,7 @@ Literal encode(const Table& table, const CsvFeatures& features, std::span<const 
 struct CsvSet {
   Source source;
   CsvFeatures features;
+  std::string missing = {};  // the place of the first number that is missing in x; else empty
 };
 // csv() with what x is made of. With `like`, the features of a training, x is made of those columns.
 CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options,

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/naming_file.h"
 #include "data/csv_columns.h"
+#include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
 
@@ -97,6 +98,39 @@ void warn_of_identifiers(const CsvPlan& plan, const std::string& file) {
               file, column.name, column.identifier, column.name));
 }
 
+// Infinite cells of the columns that are used. A model that is trained already may be asked about them.
+void look_for_infinities(const Table& table, const CsvFeatures& features, const Column* label,
+                         const std::string& file, bool trained) {
+  std::vector<const Column*> used;
+  for (const CsvFeature& feature : features)
+    used.push_back(&table.columns[column_place(feature.name, table, file)]);
+  if (label != nullptr) used.push_back(label);
+  for (const Column* column : used) {
+    if (!column->infinite) continue;
+    const Error error(
+        ErrorKind::kInvalidArgument, place_of(table, column->infinite->row, *column, file), "",
+        fmt::format("a finite number of f32; empty the cell if it is missing, leave the column out (drop={}) "
+                    "or take such cells (allow_infinite)",
+                    column->name),
+        column->infinite->text);
+    if (!trained) throw error;
+    log(LogLevel::warn, error.what());
+  }
+}
+
+// Where a number of x is missing, the first of the first such column.
+std::string first_missing(const Table& table, const CsvFeatures& features, std::span<const std::int64_t> rows,
+                          const std::string& file) {
+  for (const CsvFeature& feature : features) {
+    const Column& column = table.columns[column_place(feature.name, table, file)];
+    if (column.values.dtype() != DType::f32) continue;
+    const std::span<const float> values = column.values.values<float>();
+    for (const std::int64_t row : rows)
+      if (std::isnan(values[static_cast<std::size_t>(row)])) return place_of(table, row, column, file);
+  }
+  return {};
+}
+
 }  // namespace
 
 CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options, const CsvFeatures* like) {
@@ -109,8 +143,13 @@ CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options, con
   CsvSet set;
   set.features = like != nullptr ? *like : features_of(table, plan, options, where);
   if (like == nullptr) warn_of_identifiers(plan, where);
+  const bool has_label = !options.unlabelled && options.regression;
+  if (!options.allow_infinite)
+    look_for_infinities(table, set.features, has_label ? &table.columns[plan.label] : nullptr, where,
+                        like != nullptr);
   Budget budget = csv_budget(file);
   const Literal x = encode(table, set.features, rows, where, budget);
+  set.missing = first_missing(table, set.features, rows, where);
   const std::string name = file.filename().string();
   if (options.unlabelled) {
     set.source = arrays(x).named(name);
@@ -128,6 +167,7 @@ Literal read_features(const std::filesystem::path& file, const CsvFeatures& feat
   const Table table = read_csv_like(file, {}, features);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows));
   std::iota(rows.begin(), rows.end(), 0);
+  look_for_infinities(table, features, nullptr, file.string(), true);
   Budget budget = csv_budget(file);
   return encode(table, features, rows, file.string(), budget);
 }

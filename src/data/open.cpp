@@ -86,6 +86,7 @@ class Options {
   const CsvFeatures* like = nullptr;
   std::shared_ptr<BadSamples> skipped;
   CsvFeatures features;
+  std::string missing;
   std::int32_t rate = 0;  // of the sound
 
  private:
@@ -167,6 +168,7 @@ CsvOptions csv_options(Options& options) {
   as.regression = options.flag("regression");
   as.unlabelled = options.flag("unlabelled");
   as.skip_unlabelled = options.flag("skip_unlabelled");
+  as.allow_infinite = options.flag("allow_infinite");
   as.one_hot = options.number("one_hot", as.one_hot);
   as.header = options.choice<CsvHeader>("header",
                                         {{"auto", CsvHeader::kAuto},
@@ -210,6 +212,7 @@ const Kind kKinds[] = {
      [](const fs::path& p, Options& o) {
        CsvSet set = csv_set(p, csv_options(o), o.like);
        o.features = std::move(set.features);
+       o.missing = std::move(set.missing);
        return TrainTest{std::move(set.source), {}};
      }},
     {"npy", true,
@@ -305,7 +308,7 @@ Opened open_all(std::string_view spec, const CsvFeatures* like, std::shared_ptr<
     options.like = like;
     options.skipped = std::move(skipped);
     TrainTest both = naming_file(fs::path(place), [&] { return known.read(fs::path(place), options); });
-    return {std::move(both), options.rate, std::move(options.features)};
+    return {std::move(both), options.rate, std::move(options.features), std::move(options.missing)};
   }
   throw unknown_name("data " + std::string(spec), "kind of data", kind, names);
 }

@@ -17,6 +17,7 @@ struct Opened {
   TrainTest both;
   std::int32_t rate = 0;      // of sound, samples in a second
   CsvFeatures features = {};  // of a table
+  std::string missing = {};   // the place of its first missing number
 };
 // With `like`, the features of a training, a table has those. With `skipped`, sounds that cannot be read are
 // left out and counted there.

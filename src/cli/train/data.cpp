@@ -239,9 +239,9 @@ namespace {
 data::Source test_data(const std::string& spec, const Settings& settings,
                        const std::vector<std::string>& classes, const Features& features, std::int32_t rate,
                        BadCounts& bad) {
-  const auto [both, given_rate, unused] =
-      opened(spec, settings.data, bad, features.empty() ? nullptr : &features);
-  require_rate(spec, rate, given_rate);
+  const data::Opened all = opened(spec, settings.data, bad, features.empty() ? nullptr : &features);
+  const data::TrainTest& both = all.both;
+  require_rate(spec, rate, all.rate);
   const data::Source test = both.test.empty() ? both.train : both.test;
   const data::Info info = test.info();
   if (test.empty() || info.fields.size() < 2)
@@ -260,11 +260,13 @@ TrainingData open_data(const Settings& settings, const Features& like) {
                 "--data SOURCE, such as digits or mnist:DIR");
   require_files(chosen);
   TrainingData data;
-  const auto [both, rate, features] = opened(chosen.source, chosen, data.bad, like.empty() ? nullptr : &like);
+  const auto [both, rate, features, missing] =
+      opened(chosen.source, chosen, data.bad, like.empty() ? nullptr : &like);
   data.kind = source_kind(chosen.source);
   data.train = both.train;
   data.rate = rate;
   data.features = features;
+  data.missing = missing;
   const std::int64_t seed = settings.train.seed;
 
   const data::Info info = data.train.info();
@@ -356,6 +358,12 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
   std::string how = settings.normalise;
   if (how == "auto")
     how = data.kind == "csv" || settings.mels > 0 ? "standard" : is_integer(dtype) ? "0-1" : "none";
+  if (how != "standard" && !data.missing.empty())
+    throw Error(ErrorKind::kInvalidArgument, "data.normalise",
+                fmt::format("with {} what is missing in a table stays NaN, of which nothing is learned",
+                            in_quotes(how)),
+                "auto or standard, which make it the mean; or a number in every cell",
+                data.missing + ", which is missing");
   std::vector<double> means, deviations;
   if (how == "standard") {
     const data::Normalize fitted = data::fitted_normalize(data.train);

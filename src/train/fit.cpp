@@ -405,11 +405,9 @@ struct Fit final : Run {
     }
     const auto text = [&](const char* key) { return found->metadata[key]; };
     if (text("settings") != settings())
-      throw Error(
-          ErrorKind::kInvalidArgument, c.folder.string(),
-          "its checkpoints are of a run with other settings; another folder, or Resume::fresh, begins "
-          "anew",
-          text("settings"), settings());
+      throw Error(ErrorKind::kInvalidArgument, c.folder.string(),
+                  why_another_run(*found, text("settings"), impl_.state(), settings()),
+                  "another folder, or Resume::fresh, which removes them and begins again");
     set_tuning_choices(text("tuning"));
     const std::vector<std::string> keys = callback_keys();
     for (const std::string& prefix : keys) {

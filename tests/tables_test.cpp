@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/log.h"
 #include "command_check.h"
 #include "data/csv_columns.h"
 #include "error_check.h"
@@ -69,7 +73,54 @@ TEST_F(Tables, AnInfiniteCellIsRefusedWhenTheTableIsRead) {
   }
 }
 
+std::vector<std::string> warnings_of(const std::function<void()>& body) {
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, LogLevel::warn);
+  body();
+  set_log_sink({});
+  return lines;
+}
+
+TEST_F(Tables, NumbersWithOneMistakeAreNamedInAWarning) {
+  write("people.csv", people(23, "4O,1000,no"));
+  const std::string file = (folder_ / "people.csv").string();
+  const std::vector<std::string> lines =
+      warnings_of([&] { data::csv(file, {.label = "bought", .drop = {"income"}}); });
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0], file +
+                          ": column age is text, one-hot of 21 values: line 25 holds '4O', and 59 of 60 "
+                          "cells are numbers; correct the cell, or empty it where the number is missing; "
+                          "text=age says that the column is text");
+  EXPECT_TRUE(warnings_of([&] { data::open("csv:" + file + "?label=bought&text=age"); }).empty());
+  EXPECT_EQ(error_of(ErrorKind::kParse, [&] { data::open("csv:" + file + "?label=bought&number=age"); }),
+            file + ", line 25, column 'age': expected a number, got '4O'");
+  EXPECT_EQ(warnings_of([&] { data::csv(file, {.label = "age"}); }).size(), 1U);
+  // Too many values for text are told by the cell, too.
+  write("people.csv", people(23, "30,l000,no"));
+  EXPECT_EQ(error_of(ErrorKind::kDType, [&] { data::csv(file, {.label = "bought"}); }),
+            file + ", line 25, column 'income': expected a number, got 'l000'");
+  // A tenth and more of text is text.
+  std::string grades = "grade,bought\n";
+  for (int i = 0; i < 40; ++i)
+    grades += (i % 7 == 0 ? "A" : std::to_string(i % 6)) + "," + (i % 2 == 0 ? "yes\n" : "no\n");
+  write("grades.csv", grades);
+  EXPECT_TRUE(warnings_of([&] { data::csv(folder_ / "grades.csv"); }).empty());
+}
+
 #ifdef SYSTOLE_COMMAND
+
+TEST_F(Tables, TrainingWarnsOfNumbersWithOneMistake) {
+  write("people.csv", people(23, "4O,1000,no"));
+  const Outcome trained = run(std::string(kTrain) + "'csv:people.csv?label=bought'");
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find("people.csv: column age is text, one-hot of 21 values: line 25 holds '4O'"),
+            std::string::npos)
+      << trained.err;
+  const Outcome info = run("data info 'csv:people.csv?label=bought'");
+  EXPECT_NE(info.out.find("feature, one-hot of 21 values; line 25 holds '4O', and 59 of 60"),
+            std::string::npos)
+      << info.out;
+}
 
 TEST_F(Tables, TrainingAndDataInfoNameAnInfiniteCell) {
   write("people.csv", people(23, "30,inf,no"));

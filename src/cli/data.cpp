@@ -64,6 +64,7 @@ std::string use_of(const data::CsvColumn& column) {
     case data::ColumnUse::kLeftOut: use = "left out"; break;
   }
   if (!column.infinite.empty()) use += fmt::format("; {}", column.infinite);
+  if (!column.nearly_numbers.empty()) use += fmt::format("; {}", column.nearly_numbers);
   if (!column.identifier.empty()) use += fmt::format("; looks like an identifier ({})", column.identifier);
   return use;
 }

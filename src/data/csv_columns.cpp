@@ -61,6 +61,27 @@ std::string identifier_of(const CsvColumn& column, const std::vector<double>& va
   return "";
 }
 
+// Whether a column of text is numbers but for a few cells, as a slip of the finger makes it.
+std::string nearly_numbers_of(const Column& column, const std::vector<double>& values, const Table& table) {
+  constexpr std::int64_t kInTen = 9;
+  std::vector<bool> numbers, missing;
+  for (const std::string& category : column.categories) {
+    numbers.push_back(is_number(category));
+    missing.push_back(is_missing(category));
+  }
+  std::int64_t count = 0, there = 0;
+  for (const double value : values) {
+    const auto category = static_cast<std::size_t>(value);
+    if (missing[category]) continue;
+    ++there;
+    count += numbers[category] ? 1 : 0;
+  }
+  const std::optional<CsvCell> cell = first_no_number(column);
+  if (!cell || count * 10 < there * kInTen) return "";
+  return fmt::format("line {} holds {}, and {} of {} cells are numbers",
+                     table.lines[static_cast<std::size_t>(cell->row)], cell_text(cell->text), count, there);
+}
+
 CsvColumn described(const Column& column, ColumnUse use, const Table& table, const CsvOptions& options) {
   CsvColumn result{.name = column.name, .use = use};
   const std::vector<double> values = column.values.to_doubles();
@@ -70,6 +91,10 @@ CsvColumn described(const Column& column, ColumnUse use, const Table& table, con
     for (const std::string& category : column.categories) missing.push_back(is_missing(category));
     result.distinct = std::count(missing.begin(), missing.end(), false);
     for (const double value : values) result.missing += missing.at(static_cast<std::size_t>(value)) ? 1 : 0;
+    const bool is_wanted = std::any_of(options.types.begin(), options.types.end(),
+                                       [&](const CsvTypeOf& wanted) { return wanted.column == column.name; });
+    if (use != ColumnUse::kLeftOut && !is_wanted)
+      result.nearly_numbers = nearly_numbers_of(column, values, table);
     if (use == ColumnUse::kFeature)
       result.use = result.distinct > options.one_hot ? ColumnUse::kTooManyValues : ColumnUse::kOneHot;
   } else {
@@ -129,13 +154,20 @@ void write_feature(const Column& from, const CsvFeature& feature, const Table& t
 
 }  // namespace
 
-Error not_numbers(const Table& table, const Column& column, std::string_view file) {
+std::optional<CsvCell> first_no_number(const Column& column) {
   const std::span<const std::int32_t> cells = column.values.values<std::int32_t>();
   for (std::size_t row = 0; row < cells.size(); ++row)
     if (const std::string& cell = column.categories[static_cast<std::size_t>(cells[row])];
         !is_missing(cell) && !is_number(cell))
-      return {ErrorKind::kDType, cell_place(file, table.lines[row], column.name), "", "a number",
-              cell_text(cell)};
+      return CsvCell{static_cast<std::int64_t>(row), cell};
+  return {};
+}
+
+Error not_numbers(const Table& table, const Column& column, std::string_view file) {
+  if (const std::optional<CsvCell> cell = first_no_number(column))
+    return {ErrorKind::kDType,
+            cell_place(file, table.lines[static_cast<std::size_t>(cell->row)], column.name), "", "a number",
+            cell_text(cell->text)};
   return {ErrorKind::kDType, fmt::format("{}, column '{}'", file, column.name), "", "numbers", "text"};
 }
 
@@ -198,6 +230,8 @@ CsvFeatures features_of(const Table& table, const CsvPlan& plan, const CsvOption
   for (const std::size_t place : plan.features) {
     const Column& column = table.columns[place];
     const CsvColumn& about = plan.columns[place];
+    if (about.use == ColumnUse::kTooManyValues && !about.nearly_numbers.empty())
+      throw not_numbers(table, column, where);
     if (about.use == ColumnUse::kTooManyValues)
       throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: column {}", where, column.name),
                   "text of too many different values to learn from",

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ bool is_number(std::string_view cell);
 // "people.csv, line 25, column 'income'"
 std::string cell_place(std::string_view file, std::int64_t line, std::string_view column);
 std::string cell_text(std::string_view cell);  // "'abc'", of a long one the beginning
+// The first cell of text that is neither a number nor missing.
+std::optional<CsvCell> first_no_number(const Column& column);
 // kDType for a column of text where numbers are needed; names its first cell that is none.
 Error not_numbers(const Table& table, const Column& column, std::string_view file);
 

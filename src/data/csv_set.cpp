@@ -88,7 +88,16 @@ Literal numbers_of(const Column& label, const Table& table, std::span<const std:
   return y;
 }
 
-void warn_of_identifiers(const CsvPlan& plan, const std::string& file) {
+void warn_of_columns(const CsvPlan& plan, const std::string& file) {
+  for (const CsvColumn& column : plan.columns)
+    if (!column.nearly_numbers.empty())
+      log(LogLevel::warn,
+          fmt::format("{}: column {} is text, {}: {}; correct the cell, or empty it where the number is "
+                      "missing; text={} says that the column is text",
+                      file, column.name,
+                      column.use == ColumnUse::kLabel ? "and its values are classes"
+                                                      : fmt::format("one-hot of {} values", column.distinct),
+                      column.nearly_numbers, column.name));
   for (const CsvColumn& column : plan.columns)
     if (!column.identifier.empty())
       log(LogLevel::warn,
@@ -142,7 +151,7 @@ CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options, con
   if (!options.unlabelled) rows = labelled_rows(table, table.columns[plan.label], options, where);
   CsvSet set;
   set.features = like != nullptr ? *like : features_of(table, plan, options, where);
-  if (like == nullptr) warn_of_identifiers(plan, where);
+  if (like == nullptr) warn_of_columns(plan, where);
   const bool has_label = !options.unlabelled && options.regression;
   if (!options.allow_infinite)
     look_for_infinities(table, set.features, has_label ? &table.columns[plan.label] : nullptr, where,

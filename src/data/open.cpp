@@ -165,6 +165,8 @@ CsvOptions csv_options(Options& options) {
   as.label = options.text("label");
   as.features = options.list("features");
   as.drop = options.list("drop");
+  for (std::string& name : options.list("text")) as.types.push_back({std::move(name), CsvType::kText});
+  for (std::string& name : options.list("number")) as.types.push_back({std::move(name), CsvType::kNumber});
   as.regression = options.flag("regression");
   as.unlabelled = options.flag("unlabelled");
   as.skip_unlabelled = options.flag("skip_unlabelled");

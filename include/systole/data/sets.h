@@ -125,7 +125,10 @@ struct CsvColumn {
   std::int64_t missing = 0;   // cells
   std::int64_t distinct = 0;  // values, without the missing
   std::string infinite = {};  // the first cell that is infinite, "inf in line 25"; else empty
-  std::string identifier;     // why it looks like an identifier, of which nothing is learned; else empty
+  // Of text that looks like numbers with a mistake in them: "line 25 holds '4O', and 59 of 60 cells are
+  // numbers"; else empty.
+  std::string nearly_numbers = {};
+  std::string identifier;  // why it looks like an identifier, of which nothing is learned; else empty
 };
 // The columns of the file in their order.
 SYSTOLE_API std::vector<CsvColumn> csv_columns(const std::filesystem::path& file,

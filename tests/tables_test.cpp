@@ -107,6 +107,23 @@ TEST_F(Tables, NumbersWithOneMistakeAreNamedInAWarning) {
   EXPECT_TRUE(warnings_of([&] { data::csv(folder_ / "grades.csv"); }).empty());
 }
 
+TEST_F(Tables, TwoColumnsOfOneNameAreRefused) {
+  write("twice.csv", "age,income,age,bought\n30,1,31,yes\n32,2,33,no\n");
+  const std::string file = (folder_ / "twice.csv").string();
+  const std::string message = file + ": columns 0, 2 are all named 'age'; expected another name for each";
+  const std::string text =
+      error_of(ErrorKind::kInvalidArgument, [&] { data::csv(file, {.label = "bought"}); });
+  EXPECT_TRUE(text.starts_with(message)) << text;
+  EXPECT_NE(text.find("drop=age"), std::string::npos) << text;
+  error_of(ErrorKind::kInvalidArgument, [&] { data::csv(file, {.label = "age", .features = {"income"}}); });
+  const data::Source rest = data::csv(file, {.label = "bought", .drop = {"age"}});
+  EXPECT_EQ(rest.info().fields[0].type.shape, (Shape{1}));
+  EXPECT_TRUE(error_of(ErrorKind::kInvalidArgument, [&] {
+                data::read_features(file, {{.name = "income"}, {.name = "age"}});
+              }).starts_with(message));
+  EXPECT_EQ(data::read_features(file, {{.name = "income"}}).shape(), (Shape{2, 1}));
+}
+
 #ifdef SYSTOLE_COMMAND
 
 TEST_F(Tables, TrainingWarnsOfNumbersWithOneMistake) {

@@ -154,6 +154,17 @@ void write_feature(const Column& from, const CsvFeature& feature, const Table& t
 
 }  // namespace
 
+void require_one_column(const Table& table, std::string_view name, const std::string& where) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < table.columns.size(); ++i)
+    if (table.columns[i].name == name) places.push_back(i);
+  if (places.size() < 2) return;
+  throw Error(
+      ErrorKind::kInvalidArgument, where,
+      fmt::format("columns {} are all named '{}'", fmt::join(places, ", "), name),
+      fmt::format("another name for each; rename them in the file, or leave them out (drop={0})", name));
+}
+
 std::optional<CsvCell> first_no_number(const Column& column) {
   const std::span<const std::int32_t> cells = column.values.values<std::int32_t>();
   for (std::size_t row = 0; row < cells.size(); ++row)
@@ -204,7 +215,11 @@ CsvPlan plan_csv(const Table& table, const CsvOptions& options, std::string_view
                : options.label.empty() ? none - 1
                                        : column_place(options.label, table, where);
   std::set<std::size_t> left_out{plan.label};
-  for (const std::string& name : options.drop) left_out.insert(column_place(name, table, where));
+  for (const std::string& name : options.drop) {
+    left_out.insert(column_place(name, table, where));
+    for (std::size_t i = 0; i < none; ++i)  // two columns may have the name
+      if (table.columns[i].name == name) left_out.insert(i);
+  }
   for (const std::string& name : options.features) plan.features.push_back(column_place(name, table, where));
   if (plan.features.empty())
     for (std::size_t i = 0; i < none; ++i)
@@ -251,7 +266,10 @@ CsvFeatures features_of(const Table& table, const CsvPlan& plan, const CsvOption
 Literal encode(const Table& table, const CsvFeatures& features, std::span<const std::int64_t> rows,
                const std::string& where, Budget& budget) {
   std::size_t width = 0;
-  for (const CsvFeature& feature : features) width += feature.width();
+  for (const CsvFeature& feature : features) {
+    require_one_column(table, feature.name, where);
+    width += feature.width();
+  }
   if (width == 0)
     throw Error(ErrorKind::kShape, where, "no columns are left to learn from",
                 "a label and at least one feature");

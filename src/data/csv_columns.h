@@ -24,6 +24,8 @@ bool is_number(std::string_view cell);
 // "people.csv, line 25, column 'income'"
 std::string cell_place(std::string_view file, std::int64_t line, std::string_view column);
 std::string cell_text(std::string_view cell);  // "'abc'", of a long one the beginning
+// Throws kInvalidArgument where two columns have the name: a model finds its features by their names.
+void require_one_column(const Table& table, std::string_view name, const std::string& where);
 // The first cell of text that is neither a number nor missing.
 std::optional<CsvCell> first_no_number(const Column& column);
 // kDType for a column of text where numbers are needed; names its first cell that is none.

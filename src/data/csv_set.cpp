@@ -148,6 +148,7 @@ CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options, con
   const CsvPlan plan = plan_csv(table, options, where);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows));
   std::iota(rows.begin(), rows.end(), 0);
+  if (!options.unlabelled) require_one_column(table, table.columns[plan.label].name, where);
   if (!options.unlabelled) rows = labelled_rows(table, table.columns[plan.label], options, where);
   CsvSet set;
   set.features = like != nullptr ? *like : features_of(table, plan, options, where);

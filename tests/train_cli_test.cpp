@@ -880,6 +880,7 @@ TEST_F(TrainCli, ADamagedPictureStopsOrIsSkippedAndCounted) {
   const Outcome stopped = run(line);
   EXPECT_EQ(stopped.code, 1);
   EXPECT_NE(stopped.err.find("6.png"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("data.on_bad = \"skip\""), std::string::npos) << stopped.err;
   const Outcome skipped = run(line + "--set data.on_bad=skip");
   ASSERT_EQ(skipped.code, 0) << skipped.err;
   EXPECT_NE(skipped.out.find("1 sample could not be read"), std::string::npos) << skipped.out;
@@ -932,6 +933,7 @@ TEST_F(TrainCli, ADamagedSoundStopsOrIsSkippedAndCounted) {
   const Outcome stopped = run(line);
   EXPECT_EQ(stopped.code, 1);
   EXPECT_NE(stopped.err.find("0_6.wav"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("data.on_bad = \"skip\""), std::string::npos) << stopped.err;
   const Outcome skipped = run(line + "--set data.on_bad=skip");
   ASSERT_EQ(skipped.code, 0) << skipped.err;
   EXPECT_NE(skipped.out.find("sounds: 12 samples, x f32[32], y i32[] of 2 classes; validation 3"),

@@ -172,7 +172,7 @@ struct AudioOptions {
 struct AudioSet {
   Source source;
   std::vector<std::string> files;  // of each sample, without those that were left out
-  std::int32_t rate = 0;           // samples per second; all files have the same, else kParse
+  std::int32_t rate = 0;           // samples per second; all files have the same, else kInvalidArgument
 };
 SYSTOLE_API AudioSet audio(const std::filesystem::path& place, const AudioOptions& options = {});
 

@@ -104,6 +104,10 @@ TEST_F(TrainCli, AValueOfAnotherKindNamesWhatIsExpectedAndWhatIsThere) {
       "one kind, got a table\n");
   EXPECT_EQ(run(digits + "--set train.schedule=cosine --set train.schedule_options.warmup=abc").err,
             "systole: error: train.schedule_options.warmup: expected a number, got 'abc'\n");
+  const Outcome unknown = run(digits + "--schedule cosin");
+  EXPECT_NE(unknown.err.find("did you mean 'cosine'? Expected one of constant,"), std::string::npos)
+      << unknown.err;
+  EXPECT_NE(unknown.err.find(", plateau"), std::string::npos) << unknown.err;
   EXPECT_EQ(run(digits + "--set train.schedule=plateau --set train.schedule_options.factor=abc").err,
             "systole: error: train.schedule_options.factor: expected a number, got 'abc'\n");
   expect_failure(run("train --model mlp --data digits --set train.shuffle=1"), "true or false");

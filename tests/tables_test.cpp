@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "command_check.h"
 #include "data/csv_columns.h"
+#include "data/open.h"
 #include "error_check.h"
 #include "systole/data/sets.h"
 
@@ -122,6 +123,24 @@ TEST_F(Tables, TwoColumnsOfOneNameAreRefused) {
                 data::read_features(file, {{.name = "income"}, {.name = "age"}});
               }).starts_with(message));
   EXPECT_EQ(data::read_features(file, {{.name = "income"}}).shape(), (Shape{2, 1}));
+}
+
+TEST_F(Tables, AFileMayHaveAQuestionMarkInItsName) {
+  const std::string in = "csv:" + folder_.string() + "/";
+  for (const char* name : {"a&b?.csv", "really?.csv", "what?yes", "?"}) write(name, people());
+  EXPECT_EQ(data::open(in + "a&b?.csv?label=bought&drop=age").train.info().fields[0].type.shape, (Shape{1}));
+  EXPECT_EQ(data::open(in + "really?.csv").train.size(), 60);
+  EXPECT_EQ(data::open(in + "what?yes?").train.size(), 60);
+  EXPECT_EQ(data::open(in + "what?yes?label=bought").train.size(), 60);
+  EXPECT_EQ(data::open(in + "??label=bought").train.size(), 60);
+  const std::string text = error_of(ErrorKind::kNotFound, [&] { data::open(in + "what?yes"); });
+  EXPECT_NE(text.find("there is no option 'yes'"), std::string::npos) << text;
+  EXPECT_NE(text.find("/what?yes?' for the file of that name"), std::string::npos) << text;
+  // A question mark in the name of a column.
+  write("sold.csv", "age,sold?\n1,yes\n2,no\n");
+  EXPECT_EQ(data::open(in + "sold.csv?label=sold?").train.size(), 2);
+  EXPECT_EQ(data::parts_of("digits?train=20").options, "train=20");
+  EXPECT_EQ(data::parts_of("digits?train=20").place, "");
 }
 
 #ifdef SYSTOLE_COMMAND

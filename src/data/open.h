@@ -13,6 +13,13 @@
 
 namespace systole::data {
 
+// "KIND:PLACE?OPTIONS" in its parts. A place may have question marks: the first that options follow, or
+// nothing, ends it.
+struct SpecParts {
+  std::string_view kind, place, options;
+};
+SpecParts parts_of(std::string_view spec);
+
 struct Opened {
   TrainTest both;
   std::int32_t rate = 0;      // of sound, samples in a second

@@ -146,6 +146,18 @@ TEST_F(MaskPictures, WhatAFolderHoldsBesideIsCountedInOneLine) {
                 "picture beside the classes, 1 without an ending");
 }
 
+TEST_F(MaskPictures, AClassFolderWithoutPicturesIsNamed) {
+  for (const char* part : {"cat", "dog", "new folder"}) fs::create_directories(folder_ / part);
+  for (const char* file : {"cat/0.png", "dog/1.png"}) fs::copy_file(kMasks / "grey.png", folder_ / file);
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel, std::string_view message) { warnings.emplace_back(message); }, LogLevel::warn);
+  EXPECT_EQ(images(folder_).info().fields[1].classes.size(), 3u);
+  set_log_sink({});
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0], folder_.string() +
+                             ": no pictures in new folder, which counts as a class; remove what is no class");
+}
+
 // A damaged file among good ones.
 class DamagedPictures : public MaskPictures {
  protected:

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -150,6 +152,21 @@ TEST(LayersModel, RecurrentLayersKeepPyTorchsNamesAndTheirMode) {
   EXPECT_EQ(model(words).to_vector<float>(), model(words).to_vector<float>());
   nn::train(model);
   EXPECT_NE(model(words).to_vector<float>(), model(words).to_vector<float>());
+}
+
+TEST(LayersModel, AnUnknownLayerListsEachWordOnce) {
+  for (const Lines& lines : {Lines{"qqqqqqqq"}, Lines{"dense 8 qqqqqqqq"}}) try {
+      layers_model(lines, {9});
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      std::set<std::string> seen;
+      std::istringstream words(error.expected());
+      for (std::string word; words >> word;) {
+        if (word.ends_with(',')) word.pop_back();
+        EXPECT_TRUE(seen.insert(word).second) << word << ": " << error.what();
+      }
+      EXPECT_TRUE(seen.contains("hardsigmoid")) << error.what();
+    }
 }
 
 TEST(LayersModel, MistakesNameTheLayerTheShapeAndTheNearestWord) {

@@ -322,6 +322,20 @@ TEST_P(LossParity, LabelsThatAreNoClassesAreNotLearnedFrom) {
   is(cross_entropy(zeros({2, 5}), tensor({4, 255}).to(DType::u8), each), {false, true}, even, "unsigned");
 }
 
+TEST(LossErrors, ALossOfNumbersSaysThatItTakesNoClassNumbers) {
+  for (const char* name : {"mse", "mae", "huber", "bce_with_logits", "categorical_hinge", "kl_div"}) {
+    const std::string text =
+        error_of(ErrorKind::kShape, [&] { losses::by_name(name)(zeros({64, 10}), zeros({64}, DType::i32)); });
+    for (const char* part :
+         {"the target holds class numbers", "expected f32[64,10]", "one_hot", "cross_entropy", "got i32[64]"})
+      EXPECT_NE(text.find(part), std::string::npos) << part << ": " << text;
+  }
+  // One number to each sample is no score of classes.
+  const std::string numbers =
+      error_of(ErrorKind::kShape, [] { losses::by_name("mse")(zeros({64, 1}), zeros({64}, DType::i32)); });
+  EXPECT_EQ(numbers.find("class"), std::string::npos) << numbers;
+}
+
 TEST(LossErrors, SayWhatDoesNotFit) {
   const Tensor x = zeros({3, 5}), y = zeros({3, 4}), labels = tensor({1, 2, 3});
   for (const auto& call : std::vector<std::function<void()>>{

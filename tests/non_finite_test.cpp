@@ -153,7 +153,7 @@ class NonFiniteEvaluation : public TrainerTest {
   static void expect_named(const std::vector<std::string>& lines, const std::string& what) {
     ASSERT_EQ(lines.size(), 1U);
     EXPECT_TRUE(lines[0].starts_with(what + ": ")) << lines[0];
-    EXPECT_NE(lines[0].find("sample 7 is the first: the output is nan at [0]"), std::string::npos)
+    EXPECT_NE(lines[0].find("sample 7 of the data is the first: the output is nan at [0]"), std::string::npos)
         << lines[0];
     EXPECT_NE(lines[0].find("holds inf at [2]"), std::string::npos) << lines[0];
   }
@@ -245,6 +245,47 @@ TEST_F(NonFiniteEvaluation, OfTargetsThatAreNotFiniteNamesTheirField) {
   EXPECT_NE(lines[0].find("sample 9"), std::string::npos) << lines[0];
 }
 
+// A number in a batch, or in a part of the data, is of no use to somebody who looks for the sample.
+TEST_F(NonFiniteEvaluation, NamesTheSampleByItsNumberInTheWholeData) {
+  const data::Source whole = bad_source();
+  const auto [some, rest] = whole.split(0.5, 3);
+  const std::vector<data::Source> parts{whole.skip(5).take(20), whole.skip(3).named("part", {"x", "y"}),
+                                        whole.map([](data::Sample s) { return s; }).skip(7), some, rest};
+  const std::span<const float> x = data.x.values<float>();
+  for (const data::Source& part : parts)
+    for (std::int64_t i = 0; i < part.size(); ++i)
+      EXPECT_EQ(part[i][0].values<float>()[0], x[static_cast<std::size_t>(4 * part.rows()->origin(i))]);
+
+  const data::Transforms map{data::Custom{.on_sample = [](data::Sample s, std::uint64_t) { return s; }}};
+  const data::Source nans = whole.map([](data::Sample s) {
+    for (float& value : s[0].mutable_values<float>())
+      if (std::isinf(value)) value = kNaN;
+    return s;
+  });
+  const data::Source in_memory = data::arrays(nans.columns()).select({12, 3, 7, 41, 5});
+  for (const bool by_loader : {false, true}) {
+    Direct net;
+    training::Trainer trainer(net, optim::SGD(net));
+    const std::string text = error_of(ErrorKind::kInvalidArgument, [&] {
+      trainer.fit(
+          in_memory,
+          {.epochs = 1, .batch = 4, .seed = 5, .map = by_loader ? map : data::Transforms(), .verbose = 0});
+    });
+    EXPECT_NE(text.find("field x of sample 7 of the data holds nan at [2]"), std::string::npos) << text;
+  }
+  Direct net;
+  training::Trainer trainer(net, optim::SGD(net));
+  const data::Source part = data::arrays(nans.columns()).skip(26);
+  const std::vector<std::string> lines = warnings_of([&] { trainer.evaluate(part, {.batch = 4}); });
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("1 of 24 samples"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("sample 30 of the data is the first"), std::string::npos) << lines[0];
+  const std::vector<Literal> rows = part.read({0, 4, 5});
+  const std::string batch = error_of(ErrorKind::kInvalidArgument,
+                                     [&] { trainer.train_on_batch({Tensor(rows[0]), Tensor(rows[1])}); });
+  EXPECT_NE(batch.find("field 0 of sample 1 of the batch holds nan at [2]"), std::string::npos) << batch;
+}
+
 TEST_F(NonFiniteEvaluation, AClassThatIsRuledOutIsNoneAndIgnoreSaysNothing) {
   Net net = seeded_net();
   const auto masked = [](const Tensor& out, const Tensor& y) { return cross_entropy(out, y); };
@@ -296,7 +337,7 @@ TEST_F(NonFiniteCommand, EvaluateFailsAndNamesTheSampleAndAFlagAllowsIt) {
   const Outcome refused = run(command + " --report");
   EXPECT_EQ(refused.code, 1) << refused.out;
   EXPECT_EQ(refused.out.find("accuracy"), std::string::npos) << refused.out;
-  EXPECT_NE(refused.err.find("sample 5 is the first"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("sample 5 of the data is the first"), std::string::npos) << refused.err;
   EXPECT_NE(refused.err.find("field x holds inf at [1]"), std::string::npos) << refused.err;
   EXPECT_NE(refused.err.find("--allow-non-finite"), std::string::npos) << refused.err;
   const Outcome allowed = run(command + " --allow-non-finite --report --confusion matrix.svg");
@@ -308,9 +349,37 @@ TEST_F(NonFiniteCommand, EvaluateFailsAndNamesTheSampleAndAFlagAllowsIt) {
   write("rows.csv", "a,b\n1,2\n1,inf\n");
   const Outcome predicted = run("predict run rows.csv");
   EXPECT_EQ(predicted.code, 0) << predicted.err;
-  EXPECT_NE(predicted.err.find("sample 1 is the first"), std::string::npos) << predicted.err;
+  EXPECT_NE(predicted.err.find("sample 1 of the data is the first"), std::string::npos) << predicted.err;
   EXPECT_NE(predicted.out.find("rows.csv[1]  no class: nan"), std::string::npos) << predicted.out;
   EXPECT_EQ(predicted.out.find("rows.csv[0]  no class"), std::string::npos) << predicted.out;
+}
+
+TEST_F(NonFiniteCommand, TrainAndEvaluateNameTheSampleOfTheArrays) {
+  std::vector<float> x;
+  std::vector<std::int32_t> y;
+  for (int i = 0; i < 80; ++i) {
+    for (int k = 0; k < 4; ++k) x.push_back(static_cast<float>(i * (k + 3) % 11));
+    y.push_back(i % 2);
+  }
+  const auto save = [&](const char* name) {
+    io::save_npz(folder_ / name, std::vector<io::NamedArray>{{"x", Literal::of<float>({80, 4}, x)},
+                                                             {"y", Literal::of<std::int32_t>({80}, y)}});
+  };
+  save("good.npz");
+  x[24 * 4 + 3] = kNaN;
+  save("data.npz");
+  const std::string train =
+      "train --model mlp --set train.epochs=2 --set train.batch=32 --set train.plots=false ";
+  const Outcome refused = run(train + "--out bad --data npz:data.npz --set data.validation=none");
+  EXPECT_EQ(refused.code, 1) << refused.out;
+  EXPECT_NE(refused.err.find("field x of sample 24 of the data holds nan at [3]"), std::string::npos)
+      << refused.err;
+  ASSERT_EQ(run(train + "--out run --data npz:good.npz --set data.test=0.9").code, 0);
+  save("good.npz");  // with the NaN, which is in the part that the run tests on
+  for (const char* data : {"", " --data npz:data.npz"}) {
+    const Outcome evaluated = run(std::string("evaluate run") + data);
+    EXPECT_NE(evaluated.err.find("sample 24 of the data is the first"), std::string::npos) << evaluated.err;
+  }
 }
 
 TEST_F(NonFiniteCommand, PredictHasNoClassAtAPlaceWithoutFiniteScores) {

@@ -75,7 +75,8 @@ TEST_F(TrainCli, UnknownKeysAreErrorsWithTheNearestNameAndThePlace) {
   NEEDS_TOML();
   write("run.toml",
         "[data]\nsource = \"digits\"\n[model]\nname = \"mlp\"\n\n[train]\nepochs = 1\nbacth = 3\n");
-  expect_failure(run("train run.toml"), "run.toml:8: there is no key bacth in [train]; did you mean 'batch'?");
+  expect_failure(run("train run.toml"),
+                 "run.toml:8: there is no key bacth in [train]; did you mean 'batch'?");
   write("run.toml", "[data]\nsource = \"digits\"\n[modle]\nname = \"mlp\"\n");
   expect_failure(run("train run.toml"), "run.toml:3: there is no section [modle]; did you mean 'model'?");
   write("run.toml", "[train]\nepochs = \n");
@@ -103,6 +104,10 @@ TEST_F(TrainCli, AValueOfAnotherKindNamesWhatIsExpectedAndWhatIsThere) {
       "one kind, got a table\n");
   EXPECT_EQ(run(digits + "--set train.schedule=cosine --set train.schedule_options.warmup=abc").err,
             "systole: error: train.schedule_options.warmup: expected a number, got 'abc'\n");
+  const Outcome unknown = run(digits + "--schedule cosin");
+  EXPECT_NE(unknown.err.find("did you mean 'cosine'? Expected one of constant,"), std::string::npos)
+      << unknown.err;
+  EXPECT_NE(unknown.err.find(", plateau"), std::string::npos) << unknown.err;
   EXPECT_EQ(run(digits + "--set train.schedule=plateau --set train.schedule_options.factor=abc").err,
             "systole: error: train.schedule_options.factor: expected a number, got 'abc'\n");
   expect_failure(run("train --model mlp --data digits --set train.shuffle=1"), "true or false");
@@ -572,7 +577,8 @@ TEST_F(TrainCli, NumbersAreLearnedFromATableWithItsMeansKeptInTheModel) {
   ASSERT_EQ(said.code, 0) << said.err;
   EXPECT_NEAR(std::stod(said.out.substr(said.out.find("  "))), 0.03 * 1080 - 50 * 0.1 + 1, 1.5) << said.out;
   write("new.csv", "b,sign,a\n0.1,times,1080\n0.1,plus,1080\n");
-  expect_failure(run("predict run new.csv"), "sign was never \"times\" in training");
+  expect_failure(run("predict run new.csv"),
+                 "new.csv, line 2, column 'sign': the training had no such value");
 }
 
 TEST_F(TrainCli, WordsOfATableHaveTheNumbersOfTheTrainingEverywhere) {
@@ -878,6 +884,7 @@ TEST_F(TrainCli, ADamagedPictureStopsOrIsSkippedAndCounted) {
   const Outcome stopped = run(line);
   EXPECT_EQ(stopped.code, 1);
   EXPECT_NE(stopped.err.find("6.png"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("data.on_bad = \"skip\""), std::string::npos) << stopped.err;
   const Outcome skipped = run(line + "--set data.on_bad=skip");
   ASSERT_EQ(skipped.code, 0) << skipped.err;
   EXPECT_NE(skipped.out.find("1 sample could not be read"), std::string::npos) << skipped.out;
@@ -930,6 +937,7 @@ TEST_F(TrainCli, ADamagedSoundStopsOrIsSkippedAndCounted) {
   const Outcome stopped = run(line);
   EXPECT_EQ(stopped.code, 1);
   EXPECT_NE(stopped.err.find("0_6.wav"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("data.on_bad = \"skip\""), std::string::npos) << stopped.err;
   const Outcome skipped = run(line + "--set data.on_bad=skip");
   ASSERT_EQ(skipped.code, 0) << skipped.err;
   EXPECT_NE(skipped.out.find("sounds: 12 samples, x f32[32], y i32[] of 2 classes; validation 3"),

@@ -125,7 +125,9 @@ TEST_P(TrainerAhead, BadNumbersAreFoundInTheBatchThatHasThem) {
         ADD_FAILURE() << "sample " << bad << " was taken";
       } catch (const Error& error) {
         const std::string text = error.what();
-        EXPECT_NE(text.find("field 0 of the data holds nan"), std::string::npos) << text;
+        EXPECT_NE(text.find("field x of sample " + std::to_string(bad) + " of the data holds nan"),
+                  std::string::npos)
+            << text;
         EXPECT_NE(text.find("epoch 1"), std::string::npos) << text;
       }
 }

@@ -145,6 +145,39 @@ TEST_F(TrainerCorners, OtherStepsAreAnotherTraining) {
               std::string::npos);
 }
 
+TEST_F(TrainerCorners, ACheckpointOfAnotherRunIsRefusedWithWhatDiffers) {
+  const Scratch folder;
+  const auto fit = [&](auto model, const data::Source& set, std::int64_t batch, auto optimizer) {
+    Trainer trainer(model, optimizer(model));
+    trainer.fit(set, {.epochs = 1, .batch = batch, .verbose = 0, .checkpoints = {.folder = folder.path()}});
+  };
+  const auto adam = [](auto& model) { return optim::Adam(model); };
+  const auto sgd = [](auto& model) { return optim::SGD(model, {.momentum = 0.5}); };
+  fit(nn::Linear(4, 2), source, 8, adam);
+  const auto refused = [&](auto model, const data::Source& set, std::int64_t batch, auto optimizer) {
+    return error_of(ErrorKind::kInvalidArgument, [&] { fit(model, set, batch, optimizer); });
+  };
+  const std::string advice =
+      "; expected another folder, or Resume::fresh, which removes them and begins again";
+  const std::string name = folder.path().string() + ": its checkpoints are of ";
+  EXPECT_EQ(
+      refused(nn::Linear(4, 3), source, 8, adam),
+      name + "another model: model.weight was f32[2,4] and is f32[3,4]; model.bias was f32[2] and is f32[3]" +
+          advice);
+  EXPECT_EQ(refused(nn::Linear(4, 2, {.bias = false}), source, 8, adam),
+            name + "another model: model.bias was f32[2] and is missing" + advice);
+  EXPECT_EQ(refused(nn::Linear(4, 2), source, 10, adam),
+            name + "a run with other settings: batch was 8 and is 10" + advice);
+  const std::string optimiser = refused(nn::Linear(4, 2), source, 8, sgd);
+  EXPECT_TRUE(optimiser.starts_with(name + "another optimiser: optimizer.")) << optimiser;
+  const data::Source other = source.map([](data::Sample s) {
+    for (float& x : s[0].mutable_values<float>()) x += 1;
+    return s;
+  });
+  EXPECT_EQ(refused(nn::Linear(4, 2), other, 8, adam),
+            name + "other data: the samples are not the same" + advice);
+}
+
 TEST_F(TrainerCorners, EarlyStoppingHoldsUntilMoreIsAskedForOrItIsTakenAway) {
   const Scratch folder;
   FitOptions options{.epochs = 6, .checkpoints = {.folder = folder.path()}};

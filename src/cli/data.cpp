@@ -63,8 +63,10 @@ std::string use_of(const data::CsvColumn& column) {
     case data::ColumnUse::kLabel: use = "label"; break;
     case data::ColumnUse::kLeftOut: use = "left out"; break;
   }
-  return column.identifier.empty() ? use
-                                   : fmt::format("{}; looks like an identifier ({})", use, column.identifier);
+  if (!column.infinite.empty()) use += fmt::format("; {}", column.infinite);
+  if (!column.nearly_numbers.empty()) use += fmt::format("; {}", column.nearly_numbers);
+  if (!column.identifier.empty()) use += fmt::format("; looks like an identifier ({})", column.identifier);
+  return use;
 }
 
 // A line for each column of a table: its type, what is made of it, how many cells are missing.

@@ -130,7 +130,7 @@ AudioSet audio(const fs::path& place, const AudioOptions& options) {
     }
     if (set.rate == 0) set.rate = sound.rate;
     if (sound.rate != set.rate)
-      throw Error(ErrorKind::kParse, where, "recordings of two rates", fmt::format("{}", set.rate),
+      throw Error(ErrorKind::kInvalidArgument, where, "recordings of two rates", fmt::format("{}", set.rate),
                   fmt::format("{}", sound.rate));
     samples.push_back(one_channel(sound.samples, options.samples));
     set.files.push_back(member);

@@ -27,6 +27,7 @@ class WithoutBad final : public Rows {
 
   std::int64_t size() const override { return base_->size(); }
   std::int64_t period() const override { return base_->period(); }
+  std::int64_t origin(std::int64_t i) const override { return base_->origin(i); }
   Info info() const override { return base_->info(); }
   std::optional<std::vector<std::int64_t>> known_labels(std::size_t field) const override {
     return base_->known_labels(field);

@@ -33,6 +33,15 @@ bool is_missing(std::string_view cell) {
   return std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
 }
 
+std::string cell_place(std::string_view file, std::int64_t line, std::string_view column) {
+  return fmt::format("{}, line {}, column '{}'", file, line, column);
+}
+
+std::string cell_text(std::string_view cell) {
+  constexpr std::size_t kShown = 100;
+  return cell.size() > kShown ? fmt::format("'{}…'", cell.substr(0, kShown)) : fmt::format("'{}'", cell);
+}
+
 namespace {
 
 struct Row {
@@ -149,7 +158,11 @@ std::optional<T> parsed(std::string_view cell) {
   return value;
 }
 
+}  // namespace
+
 bool is_number(std::string_view cell) { return parsed<double>(cell).has_value(); }
+
+namespace {
 
 // scikit-learn's first line: how many samples and features, and the names of the classes.
 bool has_counts(const Cells& cells) {
@@ -223,12 +236,11 @@ CsvType type_of(std::span<const std::string_view> column) {
 
 Column column_of(std::string name, std::span<const std::string_view> cells, CsvType type,
                  std::span<const Row> rows, std::string_view file) {
-  Column column{std::move(name), {}, {}};
+  Column column{.name = std::move(name), .values = {}};
   const std::int64_t count = std::ssize(cells);
   const auto wrong = [&](std::size_t i, const char* expected) {
-    throw Error(ErrorKind::kParse,
-                fmt::format("{}: line {}: sample {}: column {}", file, rows[i].line, i, column.name),
-                "a cell of another type", expected, std::string(cells[i].substr(0, 100)));
+    throw Error(ErrorKind::kParse, cell_place(file, rows[i].line, column.name), "", expected,
+                cell_text(cells[i]));
   };
   if (type == CsvType::kInteger) {
     column.values = Literal::uninitialized({DType::i64, {count}});
@@ -245,7 +257,9 @@ Column column_of(std::string name, std::span<const std::string_view> cells, CsvT
       const std::optional<double> value =
           is_missing(cells[i]) ? std::numeric_limits<double>::quiet_NaN() : parsed<double>(cells[i]);
       if (!value) wrong(i, "a number");
-      *out++ = static_cast<float>(*value);
+      *out = static_cast<float>(*value);
+      if (std::isinf(*out++) && !column.infinite)
+        column.infinite = CsvCell{static_cast<std::int64_t>(i), std::string(cells[i])};
     }
   } else {
     column.categories = in_order(std::vector<std::string>(cells.begin(), cells.end()));

@@ -61,7 +61,28 @@ std::string identifier_of(const CsvColumn& column, const std::vector<double>& va
   return "";
 }
 
-CsvColumn described(const Column& column, ColumnUse use, const CsvOptions& options) {
+// Whether a column of text is numbers but for a few cells, as a slip of the finger makes it.
+std::string nearly_numbers_of(const Column& column, const std::vector<double>& values, const Table& table) {
+  constexpr std::int64_t kInTen = 9;
+  std::vector<bool> numbers, missing;
+  for (const std::string& category : column.categories) {
+    numbers.push_back(is_number(category));
+    missing.push_back(is_missing(category));
+  }
+  std::int64_t count = 0, there = 0;
+  for (const double value : values) {
+    const auto category = static_cast<std::size_t>(value);
+    if (missing[category]) continue;
+    ++there;
+    count += numbers[category] ? 1 : 0;
+  }
+  const std::optional<CsvCell> cell = first_no_number(column);
+  if (!cell || count * 10 < there * kInTen) return "";
+  return fmt::format("line {} holds {}, and {} of {} cells are numbers",
+                     table.lines[static_cast<std::size_t>(cell->row)], cell_text(cell->text), count, there);
+}
+
+CsvColumn described(const Column& column, ColumnUse use, const Table& table, const CsvOptions& options) {
   CsvColumn result{.name = column.name, .use = use};
   const std::vector<double> values = column.values.to_doubles();
   if (column.values.dtype() == DType::i32) {
@@ -70,6 +91,10 @@ CsvColumn described(const Column& column, ColumnUse use, const CsvOptions& optio
     for (const std::string& category : column.categories) missing.push_back(is_missing(category));
     result.distinct = std::count(missing.begin(), missing.end(), false);
     for (const double value : values) result.missing += missing.at(static_cast<std::size_t>(value)) ? 1 : 0;
+    const bool is_wanted = std::any_of(options.types.begin(), options.types.end(),
+                                       [&](const CsvTypeOf& wanted) { return wanted.column == column.name; });
+    if (use != ColumnUse::kLeftOut && !is_wanted)
+      result.nearly_numbers = nearly_numbers_of(column, values, table);
     if (use == ColumnUse::kFeature)
       result.use = result.distinct > options.one_hot ? ColumnUse::kTooManyValues : ColumnUse::kOneHot;
   } else {
@@ -80,6 +105,9 @@ CsvColumn described(const Column& column, ColumnUse use, const CsvOptions& optio
     result.missing = std::ssize(values) - std::ssize(there);
     std::sort(there.begin(), there.end());
     result.distinct = std::unique(there.begin(), there.end()) - there.begin();
+    if (column.infinite)
+      result.infinite = fmt::format("{} in line {}", column.infinite->text,
+                                    table.lines[static_cast<std::size_t>(column.infinite->row)]);
   }
   if (result.use == ColumnUse::kFeature || result.use == ColumnUse::kOneHot ||
       result.use == ColumnUse::kTooManyValues)
@@ -93,10 +121,7 @@ void write_feature(const Column& from, const CsvFeature& feature, const Table& t
                    const std::string& where) {
   const std::vector<double> values = from.values.to_doubles();
   const bool text = feature.one_hot || !feature.categories.empty();
-  if (!text && from.values.dtype() == DType::i32)
-    throw Error(ErrorKind::kDType, where, fmt::format("column {} is text", feature.name),
-                "numbers, as in training",
-                from.categories.empty() ? "" : fmt::format("\"{}\"", from.categories[0]));
+  if (!text && from.values.dtype() == DType::i32) throw not_numbers(table, from, where);
   // For each category of this table its place among the training's; -1: missing.
   std::vector<std::int64_t> places;
   for (std::size_t c = 0; text && c < from.categories.size(); ++c) {
@@ -109,9 +134,9 @@ void write_feature(const Column& from, const CsvFeature& feature, const Table& t
     } else {
       const auto row = std::find(values.begin(), values.end(), static_cast<double>(c)) - values.begin();
       throw Error(ErrorKind::kInvalidArgument,
-                  fmt::format("{}: line {}", where, table.lines.at(static_cast<std::size_t>(row))),
-                  fmt::format("column {} was never \"{}\" in training", feature.name, category),
-                  fmt::format("one of {}", fmt::join(feature.categories, ", ")));
+                  cell_place(where, table.lines.at(static_cast<std::size_t>(row)), feature.name),
+                  "the training had no such value",
+                  fmt::format("one of {}", fmt::join(feature.categories, ", ")), cell_text(category));
     }
   }
   for (const std::int64_t row : rows) {
@@ -128,6 +153,34 @@ void write_feature(const Column& from, const CsvFeature& feature, const Table& t
 }
 
 }  // namespace
+
+void require_one_column(const Table& table, std::string_view name, const std::string& where) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < table.columns.size(); ++i)
+    if (table.columns[i].name == name) places.push_back(i);
+  if (places.size() < 2) return;
+  throw Error(
+      ErrorKind::kInvalidArgument, where,
+      fmt::format("columns {} are all named '{}'", fmt::join(places, ", "), name),
+      fmt::format("another name for each; rename them in the file, or leave them out (drop={0})", name));
+}
+
+std::optional<CsvCell> first_no_number(const Column& column) {
+  const std::span<const std::int32_t> cells = column.values.values<std::int32_t>();
+  for (std::size_t row = 0; row < cells.size(); ++row)
+    if (const std::string& cell = column.categories[static_cast<std::size_t>(cells[row])];
+        !is_missing(cell) && !is_number(cell))
+      return CsvCell{static_cast<std::int64_t>(row), cell};
+  return {};
+}
+
+Error not_numbers(const Table& table, const Column& column, std::string_view file) {
+  if (const std::optional<CsvCell> cell = first_no_number(column))
+    return {ErrorKind::kDType,
+            cell_place(file, table.lines[static_cast<std::size_t>(cell->row)], column.name), "", "a number",
+            cell_text(cell->text)};
+  return {ErrorKind::kDType, fmt::format("{}, column '{}'", file, column.name), "", "numbers", "text"};
+}
 
 Table read_csv_like(const std::filesystem::path& file, CsvOptions options, const CsvFeatures& features) {
   // By the names of the features it is seen whether the first line has names.
@@ -162,7 +215,11 @@ CsvPlan plan_csv(const Table& table, const CsvOptions& options, std::string_view
                : options.label.empty() ? none - 1
                                        : column_place(options.label, table, where);
   std::set<std::size_t> left_out{plan.label};
-  for (const std::string& name : options.drop) left_out.insert(column_place(name, table, where));
+  for (const std::string& name : options.drop) {
+    left_out.insert(column_place(name, table, where));
+    for (std::size_t i = 0; i < none; ++i)  // two columns may have the name
+      if (table.columns[i].name == name) left_out.insert(i);
+  }
   for (const std::string& name : options.features) plan.features.push_back(column_place(name, table, where));
   if (plan.features.empty())
     for (std::size_t i = 0; i < none; ++i)
@@ -173,7 +230,7 @@ CsvPlan plan_csv(const Table& table, const CsvOptions& options, std::string_view
                                      used              ? ColumnUse::kFeature
                                      : i == plan.label ? ColumnUse::kLabel
                                                        : ColumnUse::kLeftOut,
-                                     options));
+                                     table, options));
   }
   return plan;
 }
@@ -188,6 +245,8 @@ CsvFeatures features_of(const Table& table, const CsvPlan& plan, const CsvOption
   for (const std::size_t place : plan.features) {
     const Column& column = table.columns[place];
     const CsvColumn& about = plan.columns[place];
+    if (about.use == ColumnUse::kTooManyValues && !about.nearly_numbers.empty())
+      throw not_numbers(table, column, where);
     if (about.use == ColumnUse::kTooManyValues)
       throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: column {}", where, column.name),
                   "text of too many different values to learn from",
@@ -207,7 +266,10 @@ CsvFeatures features_of(const Table& table, const CsvPlan& plan, const CsvOption
 Literal encode(const Table& table, const CsvFeatures& features, std::span<const std::int64_t> rows,
                const std::string& where, Budget& budget) {
   std::size_t width = 0;
-  for (const CsvFeature& feature : features) width += feature.width();
+  for (const CsvFeature& feature : features) {
+    require_one_column(table, feature.name, where);
+    width += feature.width();
+  }
   if (width == 0)
     throw Error(ErrorKind::kShape, where, "no columns are left to learn from",
                 "a label and at least one feature");

@@ -6,17 +6,30 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/budget.h"
+#include "systole/base/error.h"
 #include "systole/data/sets.h"
 
 namespace systole::data {
 
 bool is_missing(std::string_view cell);
+bool is_number(std::string_view cell);
+
+// "people.csv, line 25, column 'income'"
+std::string cell_place(std::string_view file, std::int64_t line, std::string_view column);
+std::string cell_text(std::string_view cell);  // "'abc'", of a long one the beginning
+// Throws kInvalidArgument where two columns have the name: a model finds its features by their names.
+void require_one_column(const Table& table, std::string_view name, const std::string& where);
+// The first cell of text that is neither a number nor missing.
+std::optional<CsvCell> first_no_number(const Column& column);
+// kDType for a column of text where numbers are needed; names its first cell that is none.
+Error not_numbers(const Table& table, const Column& column, std::string_view file);
 
 struct CsvFeature {
   std::string name;
@@ -52,6 +65,7 @@ Literal encode(const Table& table, const CsvFeatures& features, std::span<const 
 struct CsvSet {
   Source source;
   CsvFeatures features;
+  std::string missing = {};  // the place of the first number that is missing in x; else empty
 };
 // csv() with what x is made of. With `like`, the features of a training, x is made of those columns.
 CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options,

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/naming_file.h"
 #include "data/csv_columns.h"
+#include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/data/sets.h"
 
@@ -19,8 +20,7 @@ namespace systole::data {
 namespace {
 
 std::string place_of(const Table& table, std::int64_t row, const Column& column, std::string_view file) {
-  return fmt::format("{}: line {}: sample {}: column {}", file, table.lines[static_cast<std::size_t>(row)],
-                     row, column.name);
+  return cell_place(file, table.lines[static_cast<std::size_t>(row)], column.name);
 }
 
 bool is_missing_at(const Column& column, std::size_t row, const std::vector<double>& values) {
@@ -78,10 +78,9 @@ Literal classes_of(const Column& label, const Table& table, std::span<const std:
   return result;
 }
 
-Literal numbers_of(const Column& label, std::span<const std::int64_t> rows, const std::string& file) {
-  if (label.values.dtype() == DType::i32)
-    throw Error(ErrorKind::kInvalidArgument, fmt::format("{}: column {}", file, label.name),
-                "the label of a regression is a number", "numbers", "text");
+Literal numbers_of(const Column& label, const Table& table, std::span<const std::int64_t> rows,
+                   const std::string& file) {
+  if (label.values.dtype() == DType::i32) throw not_numbers(table, label, file);
   const std::vector<double> values = label.values.to_doubles();
   Literal y = Literal::uninitialized({DType::f32, {std::ssize(rows)}});
   float* out = y.mutable_values<float>().data();
@@ -89,7 +88,16 @@ Literal numbers_of(const Column& label, std::span<const std::int64_t> rows, cons
   return y;
 }
 
-void warn_of_identifiers(const CsvPlan& plan, const std::string& file) {
+void warn_of_columns(const CsvPlan& plan, const std::string& file) {
+  for (const CsvColumn& column : plan.columns)
+    if (!column.nearly_numbers.empty())
+      log(LogLevel::warn,
+          fmt::format("{}: column {} is text, {}: {}; correct the cell, or empty it where the number is "
+                      "missing; text={} says that the column is text",
+                      file, column.name,
+                      column.use == ColumnUse::kLabel ? "and its values are classes"
+                                                      : fmt::format("one-hot of {} values", column.distinct),
+                      column.nearly_numbers, column.name));
   for (const CsvColumn& column : plan.columns)
     if (!column.identifier.empty())
       log(LogLevel::warn,
@@ -97,6 +105,39 @@ void warn_of_identifiers(const CsvPlan& plan, const std::string& file) {
               "{}: column {} looks like an identifier ({}), of which nothing can be learned for other "
               "samples; drop={} leaves it out",
               file, column.name, column.identifier, column.name));
+}
+
+// Infinite cells of the columns that are used. A model that is trained already may be asked about them.
+void look_for_infinities(const Table& table, const CsvFeatures& features, const Column* label,
+                         const std::string& file, bool trained) {
+  std::vector<const Column*> used;
+  for (const CsvFeature& feature : features)
+    used.push_back(&table.columns[column_place(feature.name, table, file)]);
+  if (label != nullptr) used.push_back(label);
+  for (const Column* column : used) {
+    if (!column->infinite) continue;
+    const Error error(
+        ErrorKind::kInvalidArgument, place_of(table, column->infinite->row, *column, file), "",
+        fmt::format("a finite number of f32; empty the cell if it is missing, leave the column out (drop={}) "
+                    "or take such cells (allow_infinite)",
+                    column->name),
+        column->infinite->text);
+    if (!trained) throw error;
+    log(LogLevel::warn, error.what());
+  }
+}
+
+// Where a number of x is missing, the first of the first such column.
+std::string first_missing(const Table& table, const CsvFeatures& features, std::span<const std::int64_t> rows,
+                          const std::string& file) {
+  for (const CsvFeature& feature : features) {
+    const Column& column = table.columns[column_place(feature.name, table, file)];
+    if (column.values.dtype() != DType::f32) continue;
+    const std::span<const float> values = column.values.values<float>();
+    for (const std::int64_t row : rows)
+      if (std::isnan(values[static_cast<std::size_t>(row)])) return place_of(table, row, column, file);
+  }
+  return {};
 }
 
 }  // namespace
@@ -107,17 +148,23 @@ CsvSet csv_set(const std::filesystem::path& file, const CsvOptions& options, con
   const CsvPlan plan = plan_csv(table, options, where);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows));
   std::iota(rows.begin(), rows.end(), 0);
+  if (!options.unlabelled) require_one_column(table, table.columns[plan.label].name, where);
   if (!options.unlabelled) rows = labelled_rows(table, table.columns[plan.label], options, where);
   CsvSet set;
   set.features = like != nullptr ? *like : features_of(table, plan, options, where);
-  if (like == nullptr) warn_of_identifiers(plan, where);
+  if (like == nullptr) warn_of_columns(plan, where);
+  const bool has_label = !options.unlabelled && options.regression;
+  if (!options.allow_infinite)
+    look_for_infinities(table, set.features, has_label ? &table.columns[plan.label] : nullptr, where,
+                        like != nullptr);
   Budget budget = csv_budget(file);
   const Literal x = encode(table, set.features, rows, where, budget);
+  set.missing = first_missing(table, set.features, rows, where);
   const std::string name = file.filename().string();
   if (options.unlabelled) {
     set.source = arrays(x).named(name);
   } else if (const Column& label = table.columns[plan.label]; options.regression) {
-    set.source = arrays(x, numbers_of(label, rows, where)).named(name, {"x", label.name});
+    set.source = arrays(x, numbers_of(label, table, rows, where)).named(name, {"x", label.name});
   } else {
     std::vector<std::string> classes;
     const Literal y = classes_of(label, table, rows, where, classes);
@@ -130,6 +177,7 @@ Literal read_features(const std::filesystem::path& file, const CsvFeatures& feat
   const Table table = read_csv_like(file, {}, features);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows));
   std::iota(rows.begin(), rows.end(), 0);
+  look_for_infinities(table, features, nullptr, file.string(), true);
   Budget budget = csv_budget(file);
   return encode(table, features, rows, file.string(), budget);
 }

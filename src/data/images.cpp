@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/log.h"
 #include "base/naming_file.h"
 #include "data/passed_over.h"
 #include "data/set_files.h"
@@ -131,17 +132,24 @@ Source images_like(const fs::path& folder, const ImageOptions& options, std::vec
     for (const auto& [kind, count] : beside.counts) passed_over.add(kind, count);
     passed_over.add("picture beside the classes", std::ssize(pictures));
   }
+  std::vector<std::string> empty;  // classes without a picture
   for (const std::string& name : found) {
     const auto at = std::find(classes.begin(), classes.end(), name);
     if (at == classes.end())
       throw Error(ErrorKind::kInvalidArgument, (folder / name).string(), "no class of the training data",
                   fmt::format("{}", fmt::join(classes, ", ")), name);
+    const std::size_t before = files.size();
     add(folder / name, static_cast<std::int32_t>(at - classes.begin()));
+    if (files.size() == before) empty.push_back(name);
   }
   passed_over.warn(folder);
   if (files.empty())
     throw Error(ErrorKind::kNotFound, folder.string(), "no pictures",
                 "FOLDER/CLASS/*.png, .jpg or .jpeg, or pictures in the folder itself");
+  if (!empty.empty())
+    log(LogLevel::warn,
+        fmt::format("{}: no pictures in {}, which {}; remove what is no class", folder.string(),
+                    fmt::join(empty, ", "), empty.size() == 1 ? "counts as a class" : "count as classes"));
   const Dim height = options.height != 0 ? Dim(options.height) : Dim::symbol("height");
   const Dim width = options.height != 0 ? Dim(options.width) : Dim::symbol("width");
   const Type label{DType::i32, {}};

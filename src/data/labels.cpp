@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,12 +67,13 @@ void check_labels(const Source& source, const LabelCheck& wanted) {
   const std::size_t field = wanted.field == kLastField ? fields - 1 : wanted.field;
   if (const auto known = source.rows()->known_labels(field)) {
     for (std::size_t i = 0; i < known->size(); ++i)
-      check(wanted, (*known)[i], static_cast<std::int64_t>(i), "");
+      check(wanted, (*known)[i], source.rows()->origin(static_cast<std::int64_t>(i)), "");
     return;
   }
   if (source.in_memory()) {
     std::vector<std::int64_t> samples(static_cast<std::size_t>(source.size()));
-    std::iota(samples.begin(), samples.end(), 0);
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      samples[i] = source.rows()->origin(static_cast<std::int64_t>(i));
     const std::vector<Literal> columns = source.columns();
     return check_column(wanted, column(columns, field), samples);
   }
@@ -81,7 +81,8 @@ void check_labels(const Source& source, const LabelCheck& wanted) {
   for (std::int64_t i = 0; i < count; ++i) {
     const Sample sample = source[i];
     const Literal& label = column(sample, field);
-    check_column(wanted, label, std::span(&i, 1));
+    const std::int64_t number = source.rows()->origin(i);
+    check_column(wanted, label, std::span(&number, 1));
   }
 }
 

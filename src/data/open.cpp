@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <functional>
 #include <map>
@@ -64,7 +65,12 @@ class Options {
   }
   void finish() const {
     for (const auto& [name, value] : values_) {
-      throw unknown_name(spec_, "option", name, asked_);
+      const Error error = unknown_name(spec_, "option", name, asked_);
+      std::error_code code;
+      const std::string file = spec_.substr(std::min(spec_.find(':') + 1, spec_.size()));
+      if (!fs::exists(file, code)) throw error;
+      throw Error(error.kind(), error.where(), error.message(),
+                  fmt::format("{}; or '{}?' for the file of that name", error.expected(), file), error.got());
     }
   }
 
@@ -86,6 +92,7 @@ class Options {
   const CsvFeatures* like = nullptr;
   std::shared_ptr<BadSamples> skipped;
   CsvFeatures features;
+  std::string missing;
   std::int32_t rate = 0;  // of the sound
 
  private:
@@ -164,9 +171,12 @@ CsvOptions csv_options(Options& options) {
   as.label = options.text("label");
   as.features = options.list("features");
   as.drop = options.list("drop");
+  for (std::string& name : options.list("text")) as.types.push_back({std::move(name), CsvType::kText});
+  for (std::string& name : options.list("number")) as.types.push_back({std::move(name), CsvType::kNumber});
   as.regression = options.flag("regression");
   as.unlabelled = options.flag("unlabelled");
   as.skip_unlabelled = options.flag("skip_unlabelled");
+  as.allow_infinite = options.flag("allow_infinite");
   as.one_hot = options.number("one_hot", as.one_hot);
   as.header = options.choice<CsvHeader>("header",
                                         {{"auto", CsvHeader::kAuto},
@@ -210,6 +220,7 @@ const Kind kKinds[] = {
      [](const fs::path& p, Options& o) {
        CsvSet set = csv_set(p, csv_options(o), o.like);
        o.features = std::move(set.features);
+       o.missing = std::move(set.missing);
        return TrainTest{std::move(set.source), {}};
      }},
     {"npy", true,
@@ -274,23 +285,33 @@ Error wrong_place(std::string_view spec, const Kind& kind) {
                         kind.name, folder));
 }
 
-// "KIND:PLACE?OPTIONS" in its parts.
-struct Spec {
-  std::string_view kind, place, options;
-};
-Spec parts_of(std::string_view spec) {
-  Spec parts{.kind = spec.substr(0, spec.find_first_of(":?"))};
-  std::string_view rest = spec.substr(parts.kind.size());
-  if (rest.starts_with(':')) {
-    parts.place = rest.substr(1, rest.find('?') == std::string_view::npos ? rest.npos : rest.find('?') - 1);
-    rest.remove_prefix(1 + parts.place.size());
+// Whether a text after a question mark is options: "label=Y&regression". A value may be anything, so that an
+// option's question mark begins nothing.
+bool are_options(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find('&')), name = one.substr(0, one.find('='));
+    const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+      return c == '_' || c == '-' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+    });
+    if (!is_name) return false;
+    text.remove_prefix(std::min(one.size() + 1, text.size()));
   }
-  if (rest.starts_with('?')) rest.remove_prefix(1);
-  parts.options = rest;
-  return parts;
+  return true;
 }
 
 }  // namespace
+
+SpecParts parts_of(std::string_view spec) {
+  SpecParts parts{.kind = spec.substr(0, spec.find_first_of(":?")), .place = {}, .options = {}};
+  std::string_view rest = spec.substr(parts.kind.size());
+  const bool has_place = rest.starts_with(':');
+  if (has_place) rest.remove_prefix(1);
+  std::size_t at = rest.find('?');
+  while (at != rest.npos && !are_options(rest.substr(at + 1))) at = rest.find('?', at + 1);
+  if (has_place) parts.place = rest.substr(0, at);
+  if (at != rest.npos) parts.options = rest.substr(at + 1);
+  return parts;
+}
 
 TrainTest open(std::string_view spec) { return open_all(spec).both; }
 
@@ -305,7 +326,7 @@ Opened open_all(std::string_view spec, const CsvFeatures* like, std::shared_ptr<
     options.like = like;
     options.skipped = std::move(skipped);
     TrainTest both = naming_file(fs::path(place), [&] { return known.read(fs::path(place), options); });
-    return {std::move(both), options.rate, std::move(options.features)};
+    return {std::move(both), options.rate, std::move(options.features), std::move(options.missing)};
   }
   throw unknown_name("data " + std::string(spec), "kind of data", kind, names);
 }

@@ -13,10 +13,18 @@
 
 namespace systole::data {
 
+// "KIND:PLACE?OPTIONS" in its parts. A place may have question marks: the first that options follow, or
+// nothing, ends it.
+struct SpecParts {
+  std::string_view kind, place, options;
+};
+SpecParts parts_of(std::string_view spec);
+
 struct Opened {
   TrainTest both;
   std::int32_t rate = 0;      // of sound, samples in a second
   CsvFeatures features = {};  // of a table
+  std::string missing = {};   // the place of its first missing number
 };
 // With `like`, the features of a training, a table has those. With `skipped`, sounds that cannot be read are
 // left out and counted there.

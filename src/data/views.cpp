@@ -24,9 +24,11 @@ Source source_of(std::shared_ptr<const Rows> rows) { return Source(std::move(row
 
 class ArrayRows final : public Rows {
  public:
-  ArrayRows(std::vector<Literal> columns, Info info) : columns_(std::move(columns)), info_(std::move(info)) {}
+  ArrayRows(std::vector<Literal> columns, Info info, std::int64_t first = 0)
+      : columns_(std::move(columns)), info_(std::move(info)), first_(first) {}
 
   std::int64_t size() const override { return info_.size; }
+  std::int64_t origin(std::int64_t i) const override { return first_ + i; }
   Sample get(std::int64_t i) const override {
     Sample sample;
     for (const Literal& column : columns_) {
@@ -57,12 +59,16 @@ class ArrayRows final : public Rows {
     for (const Literal& column : columns_) parts.push_back(rows_of(column, first, count));
     Info info = info_;
     info.size = count;
-    return source_of(std::make_shared<ArrayRows>(std::move(parts), std::move(info)));
+    return source_of(std::make_shared<ArrayRows>(std::move(parts), std::move(info), first_ + first));
+  }
+  Source renamed(Info info) const {
+    return source_of(std::make_shared<ArrayRows>(columns_, std::move(info), first_));
   }
 
  private:
   std::vector<Literal> columns_;
   Info info_;
+  std::int64_t first_;  // of these in the arrays that they are a part of
 };
 
 // A set whose samples are those of others. Where these lie in memory, so does it, once copied together.
@@ -86,6 +92,7 @@ class Selection final : public View {
   Selection(Handle base, Indices indices) : base_(std::move(base)), indices_(std::move(indices)) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
+  std::int64_t origin(std::int64_t i) const override { return base_->origin(at(i)); }
   Sample get(std::int64_t i) const override { return base_->get(at(i)); }
   Info info() const override {
     Info info = base_->info();
@@ -130,6 +137,7 @@ class Repetition final : public Rows {
 
   std::int64_t size() const override { return size_; }
   std::int64_t period() const override { return size_ == kEndless ? base_->period() : size_; }
+  std::int64_t origin(std::int64_t i) const override { return base_->origin(i % base_->size()); }
   Sample get(std::int64_t i) const override { return base_->get(i % base_->size()); }
   Info info() const override {
     Info info = base_->info();
@@ -154,6 +162,7 @@ class Part final : public View {
       : base_(std::move(base)), first_(first), count_(count) {}
 
   std::int64_t size() const override { return count_; }
+  std::int64_t origin(std::int64_t i) const override { return base_->origin(first_ + i); }
   Sample get(std::int64_t i) const override { return base_->get(first_ + i); }
   Info info() const override {
     Info info = base_->info();
@@ -219,6 +228,7 @@ class Cache final : public Rows {
   explicit Cache(Handle base) : base_(std::move(base)), kept_(static_cast<std::size_t>(base_->size())) {}
 
   std::int64_t size() const override { return base_->size(); }
+  std::int64_t origin(std::int64_t i) const override { return base_->origin(i); }
   Info info() const override { return base_->info(); }
   std::optional<Indices> known_labels(std::size_t field) const override { return base_->known_labels(field); }
   Sample get(std::int64_t i) const override {
@@ -257,6 +267,7 @@ class Mapped final : public Rows {
   Mapped(Handle base, std::function<Sample(Sample)> change)
       : base_(std::move(base)), change_(std::move(change)) {}
   std::int64_t size() const override { return base_->size(); }
+  std::int64_t origin(std::int64_t i) const override { return base_->origin(i); }
   std::int64_t period() const override { return base_->period(); }
   Sample get(std::int64_t i) const override { return change_(base_->get(i)); }
   Info info() const override { return info_after(*this, *base_); }
@@ -271,6 +282,7 @@ class Transformed final : public Rows {
   Transformed(Handle base, Transforms transforms, std::uint64_t seed)
       : base_(std::move(base)), transforms_(std::move(transforms)), seed_(seed) {}
   std::int64_t size() const override { return base_->size(); }
+  std::int64_t origin(std::int64_t i) const override { return base_->origin(i); }
   std::int64_t period() const override { return base_->period(); }
   Sample get(std::int64_t i) const override { return transforms_(base_->get(i), seed_, 0, i); }
   Info info() const override { return info_after(*this, *base_); }
@@ -291,6 +303,7 @@ class Named final : public Rows {
  public:
   Named(Handle base, Info info) : base_(std::move(base)), info_(std::move(info)) {}
   std::int64_t size() const override { return base_->size(); }
+  std::int64_t origin(std::int64_t i) const override { return base_->origin(i); }
   std::int64_t period() const override { return base_->period(); }
   Sample get(std::int64_t i) const override { return base_->get(i); }
   Info info() const override { return info_; }
@@ -440,8 +453,8 @@ Source Source::named(std::string name, std::vector<std::string> fields,
   for (std::size_t i = 0; i < fields.size() && i < info.fields.size(); ++i)
     info.fields[i].name = std::move(fields[i]);
   if (!classes.empty() && !info.fields.empty()) info.fields.back().classes = std::move(classes);
-  if (in_memory() && dynamic_cast<const ArrayRows*>(rows_.get()) != nullptr)
-    return source_of(std::make_shared<ArrayRows>(rows_->columns(), std::move(info)));
+  if (const auto* arrays = dynamic_cast<const ArrayRows*>(rows_.get()))
+    return arrays->renamed(std::move(info));
   return source_of(std::make_shared<Named>(rows_, std::move(info)));
 }
 

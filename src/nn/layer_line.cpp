@@ -39,7 +39,9 @@ std::optional<ActivationFunction> find_activation(std::string_view word) {
 
 std::vector<std::string> activation_words() {
   std::vector<std::string> words;
-  for (const std::string& name : activation_names()) words.push_back(without_bars(name));
+  for (const std::string& name : activation_names())  // hardsigmoid and hard_sigmoid are one word
+    if (std::string word = without_bars(name); std::find(words.begin(), words.end(), word) == words.end())
+      words.push_back(std::move(word));
   return words;
 }
 

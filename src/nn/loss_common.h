@@ -2,10 +2,13 @@
 
 // What losses share: their reduction and the checks of their operands.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "systole/base/error.h"
 #include "systole/nn/losses.h"
@@ -28,6 +31,18 @@ inline Tensor reduced(const Tensor& terms, Reduction reduction) {
 inline void check_same_shape(std::string_view where, const Tensor& output, const Tensor& target) {
   recording::checked(output, where);
   recording::checked(target, where);
+  const std::size_t rank = output.shape().size();
+  const bool are_classes = is_integer(target.dtype()) && rank > 1 && target.shape().size() + 1 == rank &&
+                           output.shape()[rank - 1] != Dim(1) &&
+                           std::equal(target.shape().begin(), target.shape().end(), output.shape().begin());
+  if (are_classes)
+    throw Error(
+        ErrorKind::kShape, std::string(where),
+        "the target holds class numbers, which this loss does not take",
+        fmt::format("{}, as one_hot() of the classes gives it, or a loss of class numbers (cross_entropy, "
+                    "nll, multi_margin)",
+                    output.type().to_string()),
+        target.type().to_string());
   if (output.shape() != target.shape())
     throw Error(ErrorKind::kShape, std::string(where), "prediction and target differ in shape",
                 output.type().to_string(), target.type().to_string());

@@ -36,13 +36,11 @@ std::string place_text(const Shape& shape, std::int64_t at) {
   return fmt::format("[{}]", fmt::join(place, ","));
 }
 
+std::string number_text(double number) { return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf"; }
+
 std::string bad_text(const Literal& value, const Look& seen) {
   const double number = value.to_doubles()[static_cast<std::size_t>(seen.at)];
-  return fmt::format("{} at {}",
-                     std::isnan(number) ? "nan"
-                     : number > 0       ? "inf"
-                                        : "-inf",
-                     place_text(value.shape(), seen.at));
+  return fmt::format("{} at {}", number_text(number), place_text(value.shape(), seen.at));
 }
 
 namespace {
@@ -89,8 +87,12 @@ std::string operands_text(const ir::Graph& graph, const ir::Node& node, std::spa
 class Walk {
  public:
   Walk(const ir::Graph& graph, std::vector<Literal> inputs, std::vector<std::string> names,
-       const std::string& device)
-      : graph_(graph), inputs_(std::move(inputs)), names_(std::move(names)), device_(device) {
+       const std::string& device, const HeldAt& held_at)
+      : graph_(graph),
+        inputs_(std::move(inputs)),
+        names_(std::move(names)),
+        device_(device),
+        held_at_(held_at) {
     const std::size_t count = graph.nodes().size();
     values_.resize(count);
     uses_.assign(count, 0);
@@ -112,8 +114,9 @@ class Walk {
         path_[i] = names_[input++];
         const Look seen = look(values_[i][0]);
         if (seen.badness == Badness::finite) continue;
-        const std::string text =
-            fmt::format("{} holds {} before the step", path_[i], bad_text(values_[i][0], seen));
+        std::string text = held_at_ ? held_at_(input - 1, values_[i][0], seen) : "";
+        if (text.empty())
+          text = fmt::format("{} holds {} before the step", path_[i], bad_text(values_[i][0], seen));
         if (seen.badness == Badness::nan) return text;
         origin_[i] = text;
         held.push_back(text);
@@ -193,6 +196,7 @@ class Walk {
   std::vector<Literal> inputs_;
   std::vector<std::string> names_;  // of the inputs
   const std::string& device_;
+  const HeldAt& held_at_;
   std::vector<std::vector<Literal>> values_;
   std::vector<std::int64_t> uses_;
   std::vector<std::optional<std::string>> origin_;  // of an infinite number in this value
@@ -202,8 +206,8 @@ class Walk {
 }  // namespace
 
 std::string first_bad_op(const ir::Graph& graph, std::vector<Literal> inputs, std::vector<std::string> names,
-                         const std::string& device) {
-  return Walk(graph, std::move(inputs), std::move(names), device).run();
+                         const std::string& device, const HeldAt& held_at) {
+  return Walk(graph, std::move(inputs), std::move(names), device, held_at).run();
 }
 
 }  // namespace systole::recording

@@ -101,7 +101,7 @@ std::optional<Logs> Trainer::Impl::evaluate(Evaluation& data, const EvaluateHow&
   data.feed.begin_epoch(0, 0);
   std::vector<double> sums(streaming.size() + 1);
   std::int64_t samples = 0;
-  BadSamples bad = bad_samples();
+  BadSamples bad = bad_samples(data.feed.source());
   const auto add = [&](std::span<const float> row, std::int64_t batch, const auto& fields) {
     for (std::size_t i = 0; i < sums.size(); ++i)
       sums[i] += static_cast<double>(row[i]) * static_cast<double>(batch);
@@ -131,13 +131,15 @@ std::optional<Logs> Trainer::Impl::evaluate(Evaluation& data, const EvaluateHow&
   return result;
 }
 
-BadSamples Trainer::Impl::bad_samples() const {
-  return BadSamples([this] {
-    std::vector<NamedLiteral> weights;
-    for (const auto& [name, variable] : nn::detail::parameters(model.inventory, true))
-      weights.push_back({name, variable.literal()});
-    return weights;
-  });
+BadSamples Trainer::Impl::bad_samples(const data::Source& data) const {
+  return BadSamples(
+      [this] {
+        std::vector<NamedLiteral> weights;
+        for (const auto& [name, variable] : nn::detail::parameters(model.inventory, true))
+          weights.push_back({name, variable.literal()});
+        return weights;
+      },
+      data);
 }
 
 namespace {
@@ -264,7 +266,7 @@ Tensor Trainer::predict(const data::Source& data, const EvaluateOptions& options
   const AverageScope weights(impl.average);
   std::vector<Literal> outputs;
   Impl::Evaluation evaluation = impl.evaluation(data, options);
-  BadSamples bad = impl.bad_samples();
+  BadSamples bad = impl.bad_samples(data);
   std::int64_t samples = 0;
   impl.each_output(evaluation, [&](const Tensor& out, const Fields& fields) {
     outputs.push_back(out.literal());
@@ -287,7 +289,7 @@ Tensor Trainer::predict(std::initializer_list<Tensor> inputs) {
   for (const Tensor& x : inputs) given.push_back(device.empty() ? x : x.to(device));
   if (given.empty()) throw Error(ErrorKind::kInvalidArgument, "predict", "no inputs");
   Tensor out = impl_->predict(given);
-  BadSamples bad = impl_->bad_samples();
+  BadSamples bad = impl_->bad_samples({});
   bad.look_at(out.literal(), nullptr, [&] { return named(given, {}); }, 0);
   impl_->report(bad, out.rank() == 0 ? 1 : out.size(0), "predict", false);
   return out;

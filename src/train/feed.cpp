@@ -148,7 +148,7 @@ std::optional<data::Batch> Feed::next_batch() {
   std::optional<data::Batch> batch = loader_->next();
   // A change of the samples may have made other targets of the labels.
   if (batch && labels_ && !batch->arrays.empty() && is_integer(batch->arrays.back().dtype())) try {
-      data::check_labels(*batch, *labels_);
+      data::check_labels({.arrays = batch->arrays, .indices = origins(batch->indices)}, *labels_);
     } catch (const Error& error) {
       throw error.within(labels_of_);
     }
@@ -166,13 +166,14 @@ Tensor Feed::run(const Step& step, const Launch& launch) {
     if (!options_.device.empty()) indices = indices.to(options_.device);
     return step.many_at(indices, columns_);
   }
-  last_but_one_ = std::exchange(last_, {launch.first, {}});
+  last_but_one_ = std::exchange(last_, {launch.first, {}, {}});
   std::vector<std::vector<Literal>>& batches = last_.batches;
   for (std::int64_t i = 0; i < launch.steps; ++i) {
     std::optional<data::Batch> batch = next_batch();
     if (!batch) throw Error(ErrorKind::kInternal, "fit", "the data ended before its epoch");
     if (options_.fields > 0) batch->arrays.resize(std::min(options_.fields, batch->arrays.size()));
     batches.push_back(std::move(batch->arrays));
+    last_.samples.push_back(std::move(batch->indices));
   }
   if (options_.one_by_one && !are_of_one_type(batches)) {
     std::vector<Tensor> results;
@@ -228,6 +229,20 @@ std::vector<Tensor> Feed::fields(const Launch& launch, std::int64_t step) const 
   for (const Literal& x : source_.read(std::vector<std::int64_t>(first, first + launch.batch)))
     result.emplace_back(x);
   return result;
+}
+
+std::vector<std::int64_t> Feed::samples(const Launch& launch, std::int64_t step) const {
+  if (!resident()) {
+    const Given& given = last_.first == launch.first ? last_ : last_but_one_;
+    return origins(given.samples.at(static_cast<std::size_t>(step)));
+  }
+  const auto first = order_.begin() + launch.first + step * launch.batch;
+  return origins({first, first + launch.batch});
+}
+
+std::vector<std::int64_t> Feed::origins(std::vector<std::int64_t> samples) const {
+  for (std::int64_t& sample : samples) sample = source_.rows()->origin(sample);
+  return samples;
 }
 
 std::vector<Tensor> Feed::example(std::int64_t batch) const {

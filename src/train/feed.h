@@ -47,10 +47,14 @@ class Feed {
   std::vector<Tensor> next_fields(const Launch& one);  // of a launch of one step, on the device
   // The fields of one step of one of the last two launches.
   std::vector<Tensor> fields(const Launch& launch, std::int64_t step) const;
+  // The numbers of its samples in the data set, of which the source may be a part.
+  std::vector<std::int64_t> samples(const Launch& launch, std::int64_t step) const;
   // Fields of the right types, to trace with.
   std::vector<Tensor> example(std::int64_t batch) const;
 
  private:
+  std::vector<std::int64_t> origins(std::vector<std::int64_t> samples) const;
+
   data::Source source_;
   FeedOptions options_;
   void lay_down(std::int64_t bytes);
@@ -66,6 +70,7 @@ class Feed {
   struct Given {
     std::int64_t first = -1;
     std::vector<std::vector<Literal>> batches;
+    std::vector<std::vector<std::int64_t>> samples;
   };
   Given last_, last_but_one_;  // what a Loader gave for launches
 };

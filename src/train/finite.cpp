@@ -76,7 +76,8 @@ void BadSamples::look_at(const Literal& output, const Type* target, const Named&
   count_ += static_cast<std::int64_t>(bad.size());
   if (bad.empty() || !first_.empty()) return;
   const Literal row = sample_of(output, bad[0]);
-  explain(fmt::format("sample {} is the first: the output is {}", sample + bad[0], bad_text(row, look(row))),
+  explain(fmt::format("sample {} of the data is the first: the output is {}", number(sample + bad[0]),
+                      bad_text(row, look(row))),
           fields(), bad[0]);
 }
 
@@ -86,8 +87,16 @@ void BadSamples::look_at_fields(const std::vector<NamedLiteral>& fields, std::in
   for (std::int64_t row = 0; row < samples; ++row)
     for (const NamedLiteral& field : fields)
       if (is_bad(look(sample_of(field.value, row))))
-        return explain(fmt::format("sample {} is the first with a bad field", sample + row), fields, row);
-  explain(fmt::format("the first are among samples {} to {}", sample, sample + samples - 1), {}, 0);
+        return explain(
+            fmt::format("sample {} of the data is the first with a bad field", number(sample + row)), fields,
+            row);
+  explain(fmt::format("the first are among the {} samples from sample {} of the data on", samples,
+                      number(sample)),
+          {}, 0);
+}
+
+std::int64_t BadSamples::number(std::int64_t sample) const {
+  return sample < data_.size() ? data_.rows()->origin(sample) : sample;
 }
 
 void BadSamples::explain(std::string text, const std::vector<NamedLiteral>& fields, std::int64_t row) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "systole/base/literal.h"
+#include "systole/data/source.h"
 #include "systole/tensor/tensor.h"
 #include "tensor/bad_op.h"
 
@@ -34,8 +35,10 @@ class BadSamples {
  public:
   using Named = std::function<std::vector<NamedLiteral>()>;  // is called when something is bad
 
-  // The weights are looked at when every field of the first sample is finite.
-  explicit BadSamples(Named weights) : weights_(std::move(weights)) {}
+  // The weights are looked at when every field of the first sample is finite. Of a part of a data set samples
+  // are named by their numbers in the whole.
+  explicit BadSamples(Named weights, data::Source data = {})
+      : weights_(std::move(weights)), data_(std::move(data)) {}
 
   // A batch of samples from number `sample` on. Of the output, where there is one, the bad samples count;
   // where there is none the loss alone is not finite, and the first sample with a bad field is named.
@@ -45,14 +48,17 @@ class BadSamples {
 
   std::int64_t count() const { return count_; }
   bool empty() const { return first_.empty(); }
-  // "2 of 50 samples have outputs that are not finite; sample 3 is the first: the output is nan at [1]; field
-  // x of it holds inf at [2]"
+  // "2 of 50 samples have outputs that are not finite; sample 3 of the data is the first: the output is nan
+  // at [1]; field x of it holds inf at [2]"
   std::string text(std::int64_t samples) const;
 
  private:
   void explain(std::string text, const std::vector<NamedLiteral>& fields, std::int64_t row);
 
+  std::int64_t number(std::int64_t sample) const;  // in the data set
+
   Named weights_;
+  data::Source data_;
   std::int64_t count_ = 0;
   std::string first_;
 };

@@ -263,12 +263,18 @@ struct Fit final : Run {
     return std::max<std::int64_t>(steps, 1);
   }
 
+  std::vector<std::string> field_names() const {
+    std::vector<std::string> names;
+    for (const data::Field& field : feed_->source().info().fields) names.push_back(field.name);
+    return names;
+  }
+
   void take(const Launch& launch, const std::vector<float>& rows) {
     const std::size_t width = impl_.columns();
     for (std::int64_t s = 0; s < launch.steps; ++s) {
       const std::span<const float> row = std::span(rows).subspan(static_cast<std::size_t>(s) * width, width);
       if (impl_.is_bad(row))
-        impl_.report_bad_numbers(feed_->fields(launch, s),
+        impl_.report_bad_numbers(feed_->fields(launch, s), {field_names(), feed_->samples(launch, s)},
                                  fmt::format("fit: epoch {}, step {}", epoch_, step_ + s + 1));
       for (std::size_t c = 0; c < sums_.size(); ++c)
         sums_[c] += static_cast<double>(row[c]) * static_cast<double>(launch.batch);
@@ -399,11 +405,9 @@ struct Fit final : Run {
     }
     const auto text = [&](const char* key) { return found->metadata[key]; };
     if (text("settings") != settings())
-      throw Error(
-          ErrorKind::kInvalidArgument, c.folder.string(),
-          "its checkpoints are of a run with other settings; another folder, or Resume::fresh, begins "
-          "anew",
-          text("settings"), settings());
+      throw Error(ErrorKind::kInvalidArgument, c.folder.string(),
+                  why_another_run(*found, text("settings"), impl_.state(), settings()),
+                  "another folder, or Resume::fresh, which removes them and begins again");
     set_tuning_choices(text("tuning"));
     const std::vector<std::string> keys = callback_keys();
     for (const std::string& prefix : keys) {

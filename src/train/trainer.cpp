@@ -310,7 +310,7 @@ Tensor Trainer::Impl::training_step(const Fields& given) {
 
 Tensor Trainer::Impl::test_step(const Fields& fields) const { return row(measured(fields, true)); }
 
-void Trainer::Impl::report_bad_numbers(const Fields& fields, const std::string& where) {
+void Trainer::Impl::report_bad_numbers(const Fields& fields, const StepData& data, const std::string& where) {
   std::string found;
   if (options.bad_numbers == BadNumbers::find) {
     const ModeScope mode(model.inventory, true);
@@ -320,14 +320,15 @@ void Trainer::Impl::report_bad_numbers(const Fields& fields, const std::string& 
     const auto augmented = [&](const Fields& x) {
       return augment.empty() ? x : augment(x, random::next_key());
     };
-    found = first_bad_op([&](const Fields& x) { return measured(augmented(x)); }, moved, first_device());
+    found =
+        first_bad_op([&](const Fields& x) { return measured(augmented(x)); }, moved, data, first_device());
     if (found.empty()) {
       found = first_bad_op(
           [&](const Fields& x) {
             const Fields ready = augmented(x);
             return value_and_grad([&] { return measured(ready)[0]; }, optimizer->parameters()).grads;
           },
-          moved, first_device());
+          moved, data, first_device());
       if (!found.empty()) found = "in the gradient, " + found;
     }
   }
@@ -394,7 +395,7 @@ Logs Trainer::train_on_batch(std::span<const Tensor> fields) {
   const Fields given(fields.begin(), fields.end());
   impl.check_labels(given, "train_on_batch");
   const std::vector<float> numbers = impl.step(given).to_vector<float>();
-  if (impl.is_bad(numbers)) impl.report_bad_numbers(given, "train_on_batch");
+  if (impl.is_bad(numbers)) impl.report_bad_numbers(given, {}, "train_on_batch");
   const std::vector<double> sums(numbers.begin(), numbers.end() - 1);
   return impl.logs(sums, 1);
 }

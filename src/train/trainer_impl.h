@@ -15,6 +15,7 @@
 #include "systole/optim/ema.h"
 #include "systole/tensor/compiled.h"
 #include "systole/train/trainer.h"
+#include "train/bad_numbers.h"
 #include "train/feed.h"
 #include "train/finite.h"
 #include "train/steps.h"
@@ -68,7 +69,7 @@ struct Trainer::Impl {
   Tensor prepared(const Tensor& x) const;
 
   // Says why a step on these fields was refused.
-  [[noreturn]] void report_bad_numbers(const Fields& fields, const std::string& where);
+  [[noreturn]] void report_bad_numbers(const Fields& fields, const StepData& data, const std::string& where);
 
   std::string device() const;        // empty: those of the mesh
   std::string first_device() const;  // of the mesh, or the only one
@@ -96,7 +97,7 @@ struct Trainer::Impl {
     Stop stop = {};                  // asked between launches whether to end
   };
   std::optional<Logs> evaluate(Evaluation& data, const EvaluateHow& how);  // nothing when `stop` ended it
-  BadSamples bad_samples() const;                                          // none yet
+  BadSamples bad_samples(const data::Source& data) const;                  // none yet
   // Of a batch that a step found to be bad.
   void look_at(BadSamples& bad, const Fields& fields, std::int64_t sample, std::int64_t rows,
                const data::Source& data) const;

@@ -21,7 +21,8 @@ struct LabelCheck {
   std::size_t field = kLastField;                 // whole numbers, one or several to a sample
 };
 
-// Throws kInvalidArgument naming the first sample with a label outside, the label and the range. Of data that
+// Throws kInvalidArgument naming the first sample with a label outside, by its number in the set that the
+// source is a part of, the label and the range. Of data that
 // lies in memory, or whose labels are known without reading the samples, that is cheap; else every sample is
 // read.
 SYSTOLE_API void check_labels(const Source& source, const LabelCheck& check);

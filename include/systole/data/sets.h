@@ -83,15 +83,21 @@ struct CsvOptions {
   bool regression = false;                 // the label is a number, f32, and no class
   bool unlabelled = false;                 // no label: x alone
   bool skip_unlabelled = false;            // rows whose label is missing are left out, else kInvalidArgument
+  bool allow_infinite = false;             // in a feature or a label of a regression, else kInvalidArgument
   std::int64_t one_hot = 32;  // a feature of text has at most so many values, else kInvalidArgument
   char delimiter = 0;         // 0: the comma, semicolon or tab that the first line has most of
   CsvHeader header = CsvHeader::kAuto;
   std::uint64_t largest_bytes = std::uint64_t{1} << 32;  // of the unpacked text
 };
+struct CsvCell {
+  std::int64_t row = 0;
+  std::string text;
+};
 struct Column {
   std::string name;
-  Literal values;                       // i64, f32 or, of a text, i32 [rows]
-  std::vector<std::string> categories;  // of a text
+  Literal values;                            // i64, f32 or, of a text, i32 [rows]
+  std::vector<std::string> categories = {};  // of a text
+  std::optional<CsvCell> infinite = {};      // the first cell that f32 holds as an infinity: inf, 1e39
 };
 struct Table {
   std::vector<Column> columns;
@@ -118,7 +124,11 @@ struct CsvColumn {
   ColumnUse use = ColumnUse::kFeature;
   std::int64_t missing = 0;   // cells
   std::int64_t distinct = 0;  // values, without the missing
-  std::string identifier;     // why it looks like an identifier, of which nothing is learned; else empty
+  std::string infinite = {};  // the first cell that is infinite, "inf in line 25"; else empty
+  // Of text that looks like numbers with a mistake in them: "line 25 holds '4O', and 59 of 60 cells are
+  // numbers"; else empty.
+  std::string nearly_numbers = {};
+  std::string identifier;  // why it looks like an identifier, of which nothing is learned; else empty
 };
 // The columns of the file in their order.
 SYSTOLE_API std::vector<CsvColumn> csv_columns(const std::filesystem::path& file,
@@ -162,7 +172,7 @@ struct AudioOptions {
 struct AudioSet {
   Source source;
   std::vector<std::string> files;  // of each sample, without those that were left out
-  std::int32_t rate = 0;           // samples per second; all files have the same, else kParse
+  std::int32_t rate = 0;           // samples per second; all files have the same, else kInvalidArgument
 };
 SYSTOLE_API AudioSet audio(const std::filesystem::path& place, const AudioOptions& options = {});
 

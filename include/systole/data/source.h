@@ -104,6 +104,8 @@ class SYSTOLE_API Rows {
   virtual bool in_memory() const { return false; }        // whether columns() only hands out what is there
   virtual std::vector<Literal> columns() const;           // all samples as one batch
   virtual std::int64_t period() const { return size(); }  // how many differ: of an endless repetition
+  // The number of sample i in the set that this one is a part of, which messages name.
+  virtual std::int64_t origin(std::int64_t i) const { return i; }
   // A field of whole numbers, where it is known without reading the samples.
   virtual std::optional<std::vector<std::int64_t>> known_labels(std::size_t field) const;
 };

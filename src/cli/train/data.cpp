@@ -13,6 +13,7 @@
 
 #include "cli/train/evaluation.h"
 #include "data/open.h"
+#include "data/set_files.h"
 #include "systole/base/error.h"
 #include "systole/tensor/math.h"
 #include "systole/tensor/shaping.h"
@@ -101,6 +102,14 @@ void make_spectra(data::TrainTest& both, std::int32_t rate, std::int64_t mels) {
   }
 }
 
+// What to do about a sample that cannot be read.
+Error with_advice(const Error& error) {
+  constexpr const char* kAdvice = "data.on_bad = \"skip\", which leaves out what cannot be read";
+  return {error.kind(), error.where(), error.message(),
+          error.expected().empty() ? kAdvice : fmt::format("{}; or {}", error.expected(), kAdvice),
+          error.got()};
+}
+
 // Sounds that cannot be read are left out and counted in `bad`, with data.on_bad = "skip"; pictures are read
 // later, see skipping().
 data::Opened opened(const std::string& spec, const Settings::Data& settings, BadCounts& bad,
@@ -109,17 +118,55 @@ data::Opened opened(const std::string& spec, const Settings::Data& settings, Bad
     throw Error(ErrorKind::kInvalidArgument, "data.mels", "the data is no sound", "audio:PLACE", spec);
   std::shared_ptr<data::BadSamples> skipped;
   if (settings.on_bad == "skip") bad.push_back(skipped = std::make_shared<data::BadSamples>());
-  data::Opened all = data::open_all(spec, like, skipped);
+  data::Opened all = [&] {
+    try {
+      return data::open_all(spec, like, skipped);
+    } catch (const Error& error) {
+      const bool is_a_sound = source_kind(spec) == "audio" && error.kind() == ErrorKind::kParse;
+      if (!is_a_sound || skipped) throw;
+      throw with_advice(error);
+    }
+  }();
   if (settings.mels > 0) make_spectra(all.both, all.rate, settings.mels);
   for (data::Source* part : {&all.both.train, &all.both.test})
     if (!part->empty()) *part = with_rows(*part);
   return all;
 }
 
+// The same samples; an error of one that cannot be read says how to go on without it.
+class Advising final : public data::Rows {
+ public:
+  explicit Advising(std::shared_ptr<const data::Rows> base) : base_(std::move(base)) {}
+
+  std::int64_t size() const override { return base_->size(); }
+  std::int64_t period() const override { return base_->period(); }
+  std::int64_t origin(std::int64_t i) const override { return base_->origin(i); }
+  data::Info info() const override { return base_->info(); }
+  std::optional<std::vector<std::int64_t>> known_labels(std::size_t field) const override {
+    return base_->known_labels(field);
+  }
+  data::Sample get(std::int64_t i) const override {
+    try {
+      return base_->get(i);
+    } catch (const Error& error) {
+      if (!data::is_the_samples(error.kind())) throw;
+      throw with_advice(error);
+    }
+  }
+
+ private:
+  std::shared_ptr<const data::Rows> base_;
+};
+
 // The samples without those that cannot be read, with data.on_bad = "skip". What is cut, mapped or selected
 // is done before, so that measure() can leave out what was skipped.
-data::Source skipping(const data::Source& source, const Settings::Data& settings, BadCounts& bad) {
-  if (settings.on_bad != "skip" || source.empty() || source.in_memory()) return source;
+data::Source skipping(const data::Source& source, const Settings::Data& settings, BadCounts& bad,
+                      bool advises = true) {
+  if (source.empty() || source.in_memory()) return source;
+  if (settings.on_bad != "skip")
+    return advises && source_kind(settings.source) == "images"
+               ? data::Source(std::make_shared<const Advising>(source.rows()))
+               : source;
   bad.push_back(std::make_shared<data::BadSamples>());
   return data::without_bad(source, bad.back());
 }
@@ -239,9 +286,9 @@ namespace {
 data::Source test_data(const std::string& spec, const Settings& settings,
                        const std::vector<std::string>& classes, const Features& features, std::int32_t rate,
                        BadCounts& bad) {
-  const auto [both, given_rate, unused] =
-      opened(spec, settings.data, bad, features.empty() ? nullptr : &features);
-  require_rate(spec, rate, given_rate);
+  const data::Opened all = opened(spec, settings.data, bad, features.empty() ? nullptr : &features);
+  const data::TrainTest& both = all.both;
+  require_rate(spec, rate, all.rate);
   const data::Source test = both.test.empty() ? both.train : both.test;
   const data::Info info = test.info();
   if (test.empty() || info.fields.size() < 2)
@@ -260,11 +307,13 @@ TrainingData open_data(const Settings& settings, const Features& like) {
                 "--data SOURCE, such as digits or mnist:DIR");
   require_files(chosen);
   TrainingData data;
-  const auto [both, rate, features] = opened(chosen.source, chosen, data.bad, like.empty() ? nullptr : &like);
+  const auto [both, rate, features, missing] =
+      opened(chosen.source, chosen, data.bad, like.empty() ? nullptr : &like);
   data.kind = source_kind(chosen.source);
   data.train = both.train;
   data.rate = rate;
   data.features = features;
+  data.missing = missing;
   const std::int64_t seed = settings.train.seed;
 
   const data::Info info = data.train.info();
@@ -332,7 +381,7 @@ data::Source open_test_data(const std::string& spec, const Settings& settings,
                             std::int32_t rate, BadCounts* bad) {
   BadCounts unread;
   BadCounts& counts = bad != nullptr ? *bad : unread;
-  return skipping(test_data(spec, settings, classes, features, rate, counts), settings.data, counts);
+  return skipping(test_data(spec, settings, classes, features, rate, counts), settings.data, counts, false);
 }
 
 std::string described(const BadCounts& bad) {
@@ -356,6 +405,12 @@ Prepare make_prepare(const Settings::Data& settings, const TrainingData& data, c
   std::string how = settings.normalise;
   if (how == "auto")
     how = data.kind == "csv" || settings.mels > 0 ? "standard" : is_integer(dtype) ? "0-1" : "none";
+  if (how != "standard" && !data.missing.empty())
+    throw Error(ErrorKind::kInvalidArgument, "data.normalise",
+                fmt::format("with {} what is missing in a table stays NaN, of which nothing is learned",
+                            in_quotes(how)),
+                "auto or standard, which make it the mean; or a number in every cell",
+                data.missing + ", which is missing");
   std::vector<double> means, deviations;
   if (how == "standard") {
     const data::Normalize fitted = data::fitted_normalize(data.train);

@@ -49,6 +49,7 @@ struct TrainingData {
   std::int64_t outputs = 0;          // numbers that a model gives: for each class, word or value
   std::int64_t vocabulary = 0;       // of samples that are words: how many there are
   Features features;                 // the columns of a table
+  std::string missing;               // the place of its first missing number
   TargetScale targets;               // with data.targets = "standard"
   BadCounts bad;                     // with data.on_bad = "skip"
   std::int32_t rate = 0;             // of sound, samples in a second

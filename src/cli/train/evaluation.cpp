@@ -175,7 +175,7 @@ Measures measured(const SavedModel& model, const data::Source& data, const Setti
   Measures result;
   result.classes = model.classes();
   result.samples = data.size();
-  training::BadSamples bad([&] { return weights_of(model); });
+  training::BadSamples bad([&] { return weights_of(model); }, data);
   if (const auto labels = label_rule(settings, task, output.empty() ? 1 : output[output.size() - 1].value()))
     data::check_labels(data,
                        {.classes = labels->classes > 0 ? labels->classes : output[output.size() - 1].value(),

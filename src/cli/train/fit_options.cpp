@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nearest.h"
 #include "cli/train/evaluation.h"
 #include "systole/base/error.h"
 #include "tensor/mesh.h"
@@ -18,7 +19,8 @@ namespace systole::cli {
 namespace {
 
 constexpr std::string_view kOptimizerOptions = "train.optimizer_options",
-                           kScheduleOptions = "train.schedule_options";
+                           kScheduleOptions = "train.schedule_options",
+                           kPlateau = "plateau";  // the schedule that is a callback
 
 // `table` is the key that the entry stands in.
 optim::OptionValue option_value(std::string_view table, const Entry& entry) {
@@ -99,6 +101,11 @@ optim::Schedule make_schedule(const Settings::Train& settings, double lr, double
   if (in_epochs) options = in_steps(std::move(options), steps_per_epoch);
   const std::string& name = settings.schedule;
   if (name == "constant" && options.empty()) return lr;
+  std::vector<std::string_view> known = optim::schedule_names();
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    known.push_back(kPlateau);
+    throw unknown_name("train.schedule", "schedule", name, known);
+  }
   const double total = std::max(std::round(static_cast<double>(settings.epochs) * steps_per_epoch), 1.0);
   // A curve that ends, ends with the training.
   constexpr std::string_view kEnding[] = {"cosine", "linear", "polynomial", "one_cycle"};
@@ -221,7 +228,7 @@ FitPlan plan_fit(const Settings& all, const TrainingData& data, const nn::AnyMod
   check_numbers(settings, outputs);
   check_last_layer(all, data.task);
   FitPlan plan;
-  const bool plateau = settings.schedule == "plateau";
+  const bool plateau = settings.schedule == kPlateau;
   const auto default_lr = [&] { return optim::default_lr(settings.optimizer); };
   const double lr = settings.lr != 0 ? settings.lr : within("train.optimizer", default_lr);
   const optim::Schedule schedule =

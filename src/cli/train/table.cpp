@@ -3,22 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/open.h"
+
 namespace systole::cli {
 
-std::filesystem::path place_of(std::string_view spec) {
-  const std::size_t colon = spec.find(':');
-  if (colon == std::string_view::npos) return {};
-  return std::string(spec.substr(colon + 1, spec.find('?', colon) - colon - 1));
-}
-
 std::string option_of(std::string_view spec, std::string_view name) {
-  std::size_t at = spec.find('?');
-  while (at != std::string_view::npos) {
-    const std::size_t end = spec.find('&', at + 1);
-    const std::string_view one = spec.substr(at + 1, end == std::string_view::npos ? end : end - at - 1);
+  for (std::string_view rest = data::parts_of(spec).options; !rest.empty();) {
+    const std::string_view one = rest.substr(0, rest.find('&'));
     if (one.substr(0, one.find('=')) == name)
       return one.size() > name.size() ? std::string(one.substr(name.size() + 1)) : "true";
-    at = end;
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
   }
   return {};
 }

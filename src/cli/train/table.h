@@ -2,7 +2,6 @@
 
 // The columns of a table that a model was trained on, as they stand in the metadata of the model.
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -18,7 +17,6 @@ inline constexpr const char* kFeaturesKey = "features";  // in the metadata of a
 Value to_value(const Features& features);
 Features features_of(const Value& value);
 
-std::filesystem::path place_of(std::string_view spec);                // FILE of "csv:FILE?label=Y"
 std::string option_of(std::string_view spec, std::string_view name);  // Y of label; empty without it
 
 }  // namespace systole::cli

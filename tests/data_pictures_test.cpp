@@ -190,6 +190,13 @@ TEST_F(DamagedPictures, AreReplacedByTheNextAndCounted) {
   EXPECT_EQ(bad->count(), 1);
   ASSERT_EQ(warnings.size(), 1u) << "each file is named once";
   EXPECT_NE(warnings[0].find("2.png"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("sample 1 of the data cannot be read"), std::string::npos) << warnings[0];
+  warnings.clear();
+  set_log_sink([&](LogLevel, std::string_view message) { warnings.emplace_back(message); }, LogLevel::warn);
+  without_bad(set.skip(1))[0];
+  set_log_sink({});
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("sample 1 of the data cannot be read"), std::string::npos) << warnings[0];
   EXPECT_EQ(skipping.labels(), set.labels());
   // Sample 1 is a/2.png: a score is measured on the others.
   EXPECT_EQ(good_samples(skipping).labels(), (std::vector<std::int64_t>{0, 0, 1, 1, 1}));

@@ -47,8 +47,8 @@ class WithoutBad final : public Rows {
           bad_.insert(at);
         }
         if (found_->add(at))
-          log(LogLevel::warn,
-              fmt::format("sample {} cannot be read, and the next is taken: {}", at, error.what()));
+          log(LogLevel::warn, fmt::format("sample {} of the data cannot be read, and the next is taken: {}",
+                                          base_->origin(at), error.what()));
       }
     }
     std::rethrow_exception(first);

@@ -1,0 +1,40 @@
+// What the command says when it is given something wrong: what failed, what was expected and what to do.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "command_check.h"
+
+namespace systole {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CommandMessages : public CommandFolder {
+ protected:
+  void refused(const std::string& arguments, int code, const std::string& said) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << arguments << "\n" << outcome.out << outcome.err;
+    EXPECT_NE(outcome.err.find(said), std::string::npos) << arguments << "\n" << outcome.err;
+  }
+
+  // A run of one epoch on few digits.
+  void train(const std::string& name, const std::string& more = "") {
+    const Outcome outcome = run("train --model mlp --data \"digits?train=64&test=16\" --epochs 1 --out " +
+                                name + " --set model.hidden=[8] --device cpu " + more);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+};
+
+TEST_F(CommandMessages, APluginThatIsNotThereIsNamedWithThePlacesItWasLookedForIn) {
+  refused("predict model --device pjrt:nosuch", 1,
+          "device \"pjrt:nosuch\": its plugin is not found. Looked for it in SYSTOLE_PJRT_PLUGIN, ");
+  refused("predict model --device pjrt:nosuch", 1,
+          "set SYSTOLE_PJRT_PLUGIN to the path of the plugin's library");
+  refused("predict model --device nosuch", 1, "this build has no backend of that name");
+}
+
+}  // namespace
+}  // namespace systole

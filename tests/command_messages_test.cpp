@@ -28,6 +28,16 @@ class CommandMessages : public CommandFolder {
   }
 };
 
+TEST_F(CommandMessages, AMisspeltOptionGetsTheNearestOfItsCommand) {
+  refused("train --modle mlp", 2, "there is no option '--modle'; did you mean '--model'?\n");
+  refused("train --modle=mlp --data digits", 2, "there is no option '--modle'; did you mean '--model'?\n");
+  refused("evaluate --bach 3", 2, "there is no option '--bach'; did you mean '--batch'?\n");
+  refused("data get --form here", 2, "there is no option '--form'; did you mean '--from'?\n");
+  refused("--versoin", 2, "there is no option '--versoin'; did you mean '--version'?\n");
+  refused("run x.sir --qqqqqqq", 2, "there is no option '--qqqqqqq'; see systole run --help\n");
+  refused("data gte mnist", 2, "there is no data command 'gte'; did you mean 'get'?\n");
+}
+
 TEST_F(CommandMessages, APluginThatIsNotThereIsNamedWithThePlacesItWasLookedForIn) {
   refused("predict model --device pjrt:nosuch", 1,
           "device \"pjrt:nosuch\": its plugin is not found. Looked for it in SYSTOLE_PJRT_PLUGIN, ");

@@ -46,5 +46,18 @@ TEST_F(CommandMessages, APluginThatIsNotThereIsNamedWithThePlacesItWasLookedForI
   refused("predict model --device nosuch", 1, "this build has no backend of that name");
 }
 
+TEST_F(CommandMessages, WeightsThatChangedAreRefusedWithAWayOfTheCommand) {
+  train("run");
+  const fs::path model = folder_ / "run/model.safetensors";
+  std::string bytes = text_of(model);
+  bytes[bytes.size() - 3] ^= 1;
+  std::ofstream(model, std::ios::binary) << bytes;
+  refused("evaluate run", 1,
+          "the weights are not those that were saved with this graph: the file is damaged");
+  refused("evaluate run", 1, "accept them with --other-weights");
+  const Outcome accepted = run("evaluate run --other-weights");
+  EXPECT_EQ(accepted.code, 0) << accepted.err;
+}
+
 }  // namespace
 }  // namespace systole

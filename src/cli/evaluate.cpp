@@ -127,6 +127,7 @@ Action add_evaluate(App& app) {
                "count samples with NaN or infinite outputs as wrong, with a warning; else they are an error");
   add_kernels_option(app, options->trust);
   add_links_option(app, options->trust);
+  add_weights_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole evaluate runs/mnist-mlp-1\n"

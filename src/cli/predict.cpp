@@ -156,6 +156,7 @@ Action add_predict(App& app) {
   app.add_option("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");
   add_kernels_option(app, options->trust);
   add_links_option(app, options->trust);
+  add_weights_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole predict runs/digits-mlp-1 seven.png --invert\n"

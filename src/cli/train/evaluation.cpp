@@ -315,7 +315,8 @@ void warn_of_older_model(const std::filesystem::path& folder, const SavedModel& 
 SavedModel load_model(const std::string& place, const std::string& device, const Trust& trust) {
   const bool is_folder = model_file(place) != place;  // throws when a run has no model
   // By the folder's name, so that a link out of it is noticed.
-  SavedModel model = load(place, {.device = device == "auto" ? "" : device,
+  SavedModel model = load(place, {.other_weights = trust.other_weights,
+                                  .device = device == "auto" ? "" : device,
                                   .kernels = trust.kernels,
                                   .follow_links = trust.follow_links});
   if (is_folder) warn_of_older_model(place, model);

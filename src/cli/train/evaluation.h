@@ -63,8 +63,9 @@ inline constexpr const char* kRateKey = "rate";      // of sound, samples in a s
 
 // What a command may do for a file or folder that the user trusts; the default is safe for one from anywhere.
 struct Trust {
-  bool kernels = false;       // compile and run kernels whose source is in the file
-  bool follow_links = false;  // out of a folder
+  bool kernels = false;        // compile and run kernels whose source is in the file
+  bool follow_links = false;   // out of a folder
+  bool other_weights = false;  // than those that were saved with the graph
 };
 
 // A saved model by the name of its file or of its run's folder.

@@ -46,6 +46,18 @@ TEST_F(CommandMessages, APluginThatIsNotThereIsNamedWithThePlacesItWasLookedForI
   refused("predict model --device nosuch", 1, "this build has no backend of that name");
 }
 
+TEST_F(CommandMessages, AFileThatIsNoModelIsToldByHowItBegins) {
+  write("people.csv", "name,height\nann,180\n");
+  for (const char* command : {"evaluate people.csv", "summary people.csv", "predict people.csv x.npy"})
+    refused(command, 1,
+            "people.csv: byte 0: this is not a safetensors file; expected one that `systole train`, save()");
+  refused("evaluate people.csv", 1, "got text that begins with \"name,height\"");
+  write("two.csv", "a,b\n");
+  refused("evaluate two.csv", 1, "got text that begins with \"a,b\"");
+  write("x.png", "\x89PNG\r\n\x1a\n....");
+  refused("evaluate x.png", 1, "got the bytes 89 50 4e 47 0d 0a 1a 0a 2e");
+}
+
 TEST_F(CommandMessages, WeightsThatChangedAreRefusedWithAWayOfTheCommand) {
   train("run");
   const fs::path model = folder_ / "run/model.safetensors";

@@ -4,8 +4,10 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "command_check.h"
+#include "systole/io.h"
 
 namespace systole {
 namespace {
@@ -69,6 +71,25 @@ TEST_F(CommandMessages, WeightsThatChangedAreRefusedWithAWayOfTheCommand) {
   refused("evaluate run", 1, "accept them with --other-weights");
   const Outcome accepted = run("evaluate run --other-weights");
   EXPECT_EQ(accepted.code, 0) << accepted.err;
+}
+
+TEST_F(CommandMessages, PredictRefusesWhatItCannotDoWithTheModel) {
+  train("run");
+  io::save_npy(folder_ / "x.npy", Literal::of<std::uint8_t>({28, 28}, std::vector<std::uint8_t>(784)));
+  refused("predict run x.npy --out o.txt", 2, "--out: expected FILE.npz or FILE.npy, got 'o.txt'");
+  EXPECT_FALSE(fs::exists(folder_ / "o.txt"));
+  refused("run graph.sir --out o.txt", 2, "--out: expected FILE.npz or FILE.npy, got 'o.txt'");
+  const Outcome written = run("predict run x.npy --out o.npz");
+  EXPECT_EQ(written.code, 0) << written.err;
+  const std::vector<io::NamedArray> arrays = io::load_npz(folder_ / "o.npz");
+  ASSERT_EQ(arrays.size(), 1u);
+  EXPECT_EQ(arrays[0].value.type(), (Type{DType::f32, {1, 10}}));
+  for (const char* more : {"", " x.npy"})
+    refused("predict run --prompt hi" + std::string(more), 2,
+            "--prompt is for models that write text, and this one takes u8[N,28,28");
+  refused("predict run --prompt hi --length -4", 2, "--length: expected a number above 0, got '-4'");
+  refused("predict run --length 0", 2, "--length: expected a number above 0, got '0'");
+  refused("evaluate run --batch -3", 2, "--batch: expected a number above 0, got '-3'");
 }
 
 }  // namespace

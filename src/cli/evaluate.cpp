@@ -116,7 +116,9 @@ Action add_evaluate(App& app) {
       ->type_name("SOURCE");
   app.add_option("--device", options->device, "where to run, as systole devices lists them")
       ->type_name("NAME");
-  app.add_option("--batch", options->batch, "samples at a time; unset: it chooses")->type_name("NUMBER");
+  app.add_option("--batch", options->batch, "samples at a time; unset: it chooses")
+      ->type_name("NUMBER")
+      ->positive();
   app.add_option("--metric", options->metrics, "a further one: top5, f1_macro, auc, …; may be given again")
       ->type_name("NAME")
       ->allow_extra_args(false);

@@ -96,6 +96,14 @@ Option* Option::not_negative() {
   return check(number([](double value) { return value >= 0; }, "a number of at least 0"));
 }
 
+Option* Option::array_file() {
+  return check([](const std::string& file) {
+    return file.ends_with(".npy") || file.ends_with(".npz")
+               ? std::string()
+               : fmt::format("expected FILE.npz or FILE.npy, got '{}'", file);
+  });
+}
+
 Option* Option::one_of(std::vector<std::string> words) {
   return checked(this, option_, CLI::IsMember(std::move(words)));
 }

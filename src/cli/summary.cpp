@@ -104,7 +104,7 @@ Action add_summary(App& app) {
       ->type_name("");
   app.add_option("--input", options->input, "the shape of a sample; else what the model was made for")
       ->type_name("32x32x3");
-  app.add_option("--classes", options->classes, "how many numbers it gives")->type_name("NUMBER");
+  app.add_option("--classes", options->classes, "how many numbers it gives")->type_name("NUMBER")->positive();
   app.add_option("--batch", options->batch, "samples at a time, for the shapes")
       ->type_name("NUMBER")
       ->positive();

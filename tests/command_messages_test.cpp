@@ -92,5 +92,22 @@ TEST_F(CommandMessages, PredictRefusesWhatItCannotDoWithTheModel) {
   refused("evaluate run --batch -3", 2, "--batch: expected a number above 0, got '-3'");
 }
 
+// The README of a project has only commands that work as they stand.
+TEST_F(CommandMessages, ANewProjectHasThePictureThatItsReadmeNames) {
+  const Outcome made = run("new project");
+  ASSERT_EQ(made.code, 0) << made.err;
+  const std::string readme = text_of(folder_ / "project/README.md");
+  const std::size_t at = readme.find("systole predict run picture.");
+  ASSERT_NE(at, std::string::npos) << readme;
+  const std::string picture = readme.substr(at + 20, 11);
+  EXPECT_TRUE(fs::exists(folder_ / "project" / picture)) << picture;
+  EXPECT_NE(made.out.find(picture), std::string::npos) << made.out;
+  train("run");
+  const Outcome asked = run("predict run project/" + picture);
+  EXPECT_EQ(asked.code, 0) << asked.err;
+  for (const char* file : {"project/README.md", "project/CMakeLists.txt"})
+    EXPECT_NE(text_of(folder_ / file).find("-D CMAKE_PREFIX_PATH=DIR"), std::string::npos) << file;
+}
+
 }  // namespace
 }  // namespace systole

@@ -109,5 +109,9 @@ TEST_F(CommandMessages, ANewProjectHasThePictureThatItsReadmeNames) {
     EXPECT_NE(text_of(folder_ / file).find("-D CMAKE_PREFIX_PATH=DIR"), std::string::npos) << file;
 }
 
+TEST_F(CommandMessages, HelpSaysWhatInvertIsFor) {
+  EXPECT_NE(run("predict --help").out.find("swap light and dark first"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace systole

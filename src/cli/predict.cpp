@@ -154,7 +154,10 @@ Action add_predict(App& app) {
   app.add_option("-o,--out", options->out, "write all numbers (probabilities of classes) as one array")
       ->type_name("FILE.npy|npz")
       ->array_file();
-  app.add_flag("--invert", options->invert, "pictures with ink for paper: black digits on white for MNIST");
+  app.add_flag(
+      "--invert", options->invert,
+      "swap light and dark first: for a scan of dark ink on light paper, where the model learned light on "
+      "dark, as MNIST's digits are");
   const auto for_text = [&](const char* name, auto& value, const char* help) {
     Option* option = app.add_option(name, value, help);
     options->of_text.emplace_back(name, option);
@@ -175,7 +178,7 @@ Action add_predict(App& app) {
   add_weights_option(app, options->trust);
   app.footer(
       "Examples:\n"
-      "  systole predict runs/digits-mlp-1 seven.png --invert\n"
+      "  systole predict runs/digits-mlp-1 scan.png --invert\n"
       "  systole predict model.safetensors images.npy --out probabilities.npy\n"
       "  systole predict runs/text-gpt2-1 --prompt \"ROMEO:\" --length 300 --temperature 0.8");
   return [options] { return run(*options); };

@@ -113,5 +113,23 @@ TEST_F(CommandMessages, HelpSaysWhatInvertIsFor) {
   EXPECT_NE(run("predict --help").out.find("swap light and dark first"), std::string::npos);
 }
 
+TEST_F(CommandMessages, EvaluateSaysThatThePlaceOfItsDataIsRelative) {
+  fs::create_directories(folder_ / "work/data");
+  std::string table = "a,b,kind\n";
+  for (int i = 0; i < 40; ++i)
+    table += std::to_string(i % 7) + "," + std::to_string(i % 5) + (i % 2 ? ",x\n" : ",y\n");
+  write("work/data/table.csv", table);
+  const std::string command =
+      std::string("cd '") + (folder_ / "work").string() + "' && '" + SYSTOLE_COMMAND +
+      "' train --model mlp --data csv:data/table.csv --epochs 1 --out run > /dev/null";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  refused("evaluate work/run", 1,
+          "the model was trained on \"csv:data/table.csv\", a place relative to the folder in which train "
+          "ran, and this "
+          "one is " +
+              fs::canonical(folder_).string() + "; evaluate in that folder, or name the place with --data");
+  EXPECT_EQ(run("evaluate work/run --data csv:work/data/table.csv").code, 0);
+}
+
 }  // namespace
 }  // namespace systole

@@ -1,8 +1,10 @@
 // systole evaluate: the loss and the metrics of a saved model on data.
 
 #include <fmt/format.h>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/log.h"
@@ -62,6 +64,25 @@ std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vecto
   return text;
 }
 
+// The data of the training, whose place may be relative to the folder that `train` ran in.
+TrainingData trained_on(const Settings& settings, const SavedModel& model) try {
+  return open_data(settings, features_of(model));
+} catch (const Error& error) {
+  const std::string& source = settings.data.source;
+  const std::size_t colon = source.find(':');
+  if (error.kind() != ErrorKind::kNotFound || colon == std::string::npos ||
+      source.substr(colon + 1).starts_with('/'))
+    throw;
+  std::error_code ignored;
+  throw Error(
+      error.kind(), error.where(),
+      fmt::format(
+          "{}: the model was trained on \"{}\", a place relative to the folder in which train ran, and "
+          "this one is {}; evaluate in that folder, or name the place with --data",
+          error.message(), source, std::filesystem::current_path(ignored).string()),
+      error.expected(), error.got());
+}
+
 int run(const Options& options) {
   const DeviceScope device(options.device);
   const SavedModel model = load_model(options.model, options.device, options.trust);
@@ -72,7 +93,7 @@ int run(const Options& options) {
   BadCounts bad;
   data::Source data;
   if (options.data.empty()) {
-    const TrainingData trained = open_data(settings, features_of(model));
+    const TrainingData trained = trained_on(settings, model);
     data = trained.test;
     bad = trained.bad;
   } else {

@@ -131,5 +131,28 @@ TEST_F(CommandMessages, EvaluateSaysThatThePlaceOfItsDataIsRelative) {
   EXPECT_EQ(run("evaluate work/run --data csv:work/data/table.csv").code, 0);
 }
 
+TEST_F(CommandMessages, DataGetTakesAFolderAndLeavesNoEmptyOne) {
+  if (std::system("command -v curl > /dev/null") != 0) GTEST_SKIP() << "there is no curl";
+  fs::create_directories(folder_ / "my files");
+  refused("data get mnist --from 'my files'", 1,
+          "/my%20files/train-images-idx3-ubyte.gz: cannot be fetched: ");
+  EXPECT_FALSE(fs::exists(folder_ / "data"));
+  write("my files/train-images-idx3-ubyte.gz", "something else");  // it is found, and is not the one
+  refused("data get mnist --from 'my files'", 1, "the file is not the one that is known");
+  EXPECT_FALSE(fs::exists(folder_ / "data"));
+  for (const char* from : {"no/such/folder", "ftp://127.0.0.1/"})
+    refused("data get mnist --from " + std::string(from), 2,
+            "--from: expected an address that begins with http://, https:// or file://, or a folder that is "
+            "there, got '" +
+                std::string(from) + "'");
+  fs::create_directories(folder_ / "mine");
+  const Outcome nobody = run("data get mnist --out mine --from http://127.0.0.1:1/");
+  EXPECT_EQ(nobody.code, 1);
+  const std::size_t first = nobody.err.find("systole: fetching ");
+  ASSERT_NE(first, std::string::npos) << nobody.err;
+  EXPECT_EQ(nobody.err.find("systole: fetching ", first + 1), std::string::npos) << nobody.err;
+  EXPECT_TRUE(fs::exists(folder_ / "mine"));  // it was there before
+}
+
 }  // namespace
 }  // namespace systole

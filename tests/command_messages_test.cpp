@@ -154,5 +154,15 @@ TEST_F(CommandMessages, DataGetTakesAFolderAndLeavesNoEmptyOne) {
   EXPECT_TRUE(fs::exists(folder_ / "mine"));  // it was there before
 }
 
+TEST_F(CommandMessages, TheResultLineHasTheMetricsThatWereAskedFor) {
+  train("run", "--set train.metrics=f1_macro");
+  const Outcome outcome = run("evaluate run --metric top3");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const std::string line = outcome.last_line();
+  EXPECT_EQ(line.find("test accuracy "), 0u) << line;
+  EXPECT_LT(line.find(" loss "), line.find(" f1_macro ")) << line;
+  EXPECT_LT(line.find(" f1_macro "), line.find(" top3 ")) << line;
+}
+
 }  // namespace
 }  // namespace systole

@@ -121,7 +121,7 @@ int run(const Options& options) {
   }
   if (!options.confusion.empty())
     confusion_figure(confusion(measures), measures.classes).save(options.confusion);
-  put(result_lines(measures));
+  put(result_line(measures));
   return 0;
 }
 
@@ -155,7 +155,9 @@ Action add_evaluate(App& app) {
       "Examples:\n"
       "  systole evaluate runs/mnist-mlp-1\n"
       "  systole evaluate model.safetensors --data mnist:data/mnist --report\n\n"
-      "The last line of the output is the result: test accuracy 0.9781 loss 0.0721");
+      "The last line of the output is the result, test accuracy 0.9781 loss 0.0721, and then the metrics "
+      "asked "
+      "for");
   return [options] { return run(*options); };
 }
 

@@ -227,20 +227,11 @@ std::vector<training::NamedLiteral> weights_of(const SavedModel& model) {
   return weights;
 }
 
-std::string result_lines(const Measures& measures) {
-  std::vector<std::string> others;
-  std::string metric;
-  for (const auto& [name, value] : measures.numbers) {
-    const std::string text = fmt::format("{} {:.4f}", name, value);
-    if (name == "loss") continue;
-    if (metric.empty())
-      metric = text;
-    else
-      others.push_back(text);
-  }
-  return fmt::format("{}test {} loss {:.4f}\n",
-                     others.empty() ? "" : fmt::format("test {}\n", fmt::join(others, "  ")), metric,
-                     measures.numbers.at("loss"));
+std::string result_line(const Measures& measures) {
+  std::string task, others;  // the task's own metric, and those that were asked for
+  for (const auto& [name, value] : measures.numbers)
+    if (name != "loss") (task.empty() ? task : others) += fmt::format(" {} {:.4f}", name, value);
+  return fmt::format("test{} loss {:.4f}{}\n", task, measures.numbers.at("loss"), others);
 }
 
 metrics::ConfusionMatrix confusion(const Measures& measures) {

@@ -47,8 +47,8 @@ Measures measure(const SavedModel& model, const data::Source& data, const Settin
 // The weights of a model by name, for BadSamples.
 std::vector<training::NamedLiteral> weights_of(const SavedModel& model);
 
-// "test accuracy 0.9781 loss 0.0721", after a line of further metrics if there are any.
-std::string result_lines(const Measures& measures);
+// "test accuracy 0.9781 loss 0.0721", and then the metrics that were asked for.
+std::string result_line(const Measures& measures);
 metrics::ConfusionMatrix confusion(const Measures& measures);
 
 // What a model was trained with, as its file says; defaults for a file of another program.

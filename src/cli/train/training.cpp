@@ -135,7 +135,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   say("wrote", fmt::format("{}: {}", folder.string(), fmt::join(written, ", ")));
   if (const std::string bad = described(data.bad); !bad.empty()) say("skipped", bad);
   if (data.test.empty()) put("there is no test data: what follows is of the training data\n");
-  put(result_lines(measures));
+  put(result_line(measures));
   return 0;
 }
 

@@ -164,5 +164,24 @@ TEST_F(CommandMessages, TheResultLineHasTheMetricsThatWereAskedFor) {
   EXPECT_LT(line.find(" f1_macro "), line.find(" top3 ")) << line;
 }
 
+TEST_F(CommandMessages, ATextThatIsNoGraphIsToldBothVersions) {
+  write("hello.sir", "hello\n");
+  refused("fmt hello.sir", 1,
+          "hello.sir:1:1: not a Systole graph; expected a first line of \"systole.ir 1\" or \"systole.ir "
+          "2\", got "
+          "'hello'");
+}
+
+// A composite without a body gets one, which stands before the graph that uses it.
+TEST_F(CommandMessages, FmtKeepsCommentsWithTheirGraph) {
+  const Outcome outcome = run("fmt " + (fs::path(SYSTOLE_SOURCE_DIR) / "examples/demo.sir").string());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find(
+                "// One layer of a network: three features in, the probabilities of two classes out, for any "
+                "number N of rows.\ngraph @layer("),
+            std::string::npos)
+      << outcome.out;
+}
+
 }  // namespace
 }  // namespace systole

@@ -183,5 +183,25 @@ TEST_F(CommandMessages, FmtKeepsCommentsWithTheirGraph) {
       << outcome.out;
 }
 
+TEST_F(CommandMessages, ATrainingOfNoEpochSaysSo) {
+  const Outcome outcome = run("train --model mlp --data 'digits?train=64&test=16' --epochs 0 --out run");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("no epoch was trained, since train.epochs is 0: the model is as it began\n"),
+            std::string::npos)
+      << outcome.out;
+}
+
+TEST_F(CommandMessages, ARunThatHasAllItsEpochsSaysThatNoneWasTrained) {
+  train("run");
+  const Outcome again =
+      run("train --model mlp --data \"digits?train=64&test=16\" --epochs 1 --out run --set model.hidden=[8] "
+          "--device cpu");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find(
+                "no epoch was trained, since the run has its 1 already: more go on, --fresh begins anew\n"),
+            std::string::npos)
+      << again.out;
+}
+
 }  // namespace
 }  // namespace systole

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "first_device.h"
+#include "options.h"
 
 namespace {
 
@@ -55,6 +56,7 @@ void block_sum(const float* x, float* sums, int n, int groups, long long begin, 
 }  // namespace
 
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[DEVICE]");
   const std::string device = argc > 1 ? argv[1] : first_device({"cuda", "opencl", "cpu"});
   std::vector<float> values(kCount);
   std::uint32_t state = 1;

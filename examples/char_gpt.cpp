@@ -59,7 +59,7 @@ int main(int argc, char** argv) try {
                          {"write", "300"},
                          {"device", "auto"}});
   const DeviceScope device(options["device"]);
-  random::seed(static_cast<std::uint64_t>(options.integer("seed")));
+  random::seed(static_cast<std::uint64_t>(options.integer("seed", 0)));
 
   const data::TextOptions windows{.window = options.integer("length"), .stride = options.integer("length")};
   const data::Source text =
@@ -82,7 +82,7 @@ int main(int argc, char** argv) try {
                                .batch = options.integer("batch"),
                                .steps_per_epoch = options.integer("steps"),
                                .validation = validation,
-                               .seed = static_cast<std::uint64_t>(options.integer("seed"))});
+                               .seed = static_cast<std::uint64_t>(options.integer("seed", 0))});
   const double loss = trainer.evaluate(validation)["loss"];
   std::printf("validation loss %.4f, of a guess among %zu characters %.4f\n", loss, vocabulary.size(),
               std::log(static_cast<double>(vocabulary.size())));

@@ -33,7 +33,7 @@ int main(int argc, char** argv) try {
                          {"device", found},
                          {"devices", found == "tpu" ? "-1" : "4"}});
   const auto [train, test] = cifar_or_drawn(options);
-  const DeviceMesh mesh(options["device"], {{"data", options.integer("devices")}});
+  const DeviceMesh mesh(options["device"], {{"data", options.integer("devices", -1)}});
   const DeviceScope device(options["device"]);
   random::seed(1);
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "first_device.h"
+#include "options.h"
 
 namespace {
 
@@ -75,6 +76,7 @@ double error_of(const std::vector<float>& x, const std::vector<float>& taps, con
 }  // namespace
 
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[DEVICE]");
   const std::string device = argc > 1 ? argv[1] : first_device({"cuda", "opencl", "cpu"});
   std::vector<float> signal(kCount);
   for (int i = 0; i < kCount; ++i) signal[i] = static_cast<float>(std::sin(0.01 * i) + (i % 10) * 0.1);

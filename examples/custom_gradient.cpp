@@ -8,7 +8,10 @@
 #include <tuple>
 #include <utility>
 
-int main() try {
+#include "options.h"
+
+int main(int argc, char** argv) try {
+  answer_help(argc, argv, "");
   using namespace systole;
 
   auto rounded = custom_gradient([](const Tensor& x) { return std::pair{round(x), std::tuple<>{}}; },

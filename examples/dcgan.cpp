@@ -61,8 +61,9 @@ int main(int argc, char** argv) try {
                          {"out", "dcgan.png"}});
   const DeviceScope device(options["device"]);
   random::seed(1);
-  const Tensor images = digit_images(options);
-  const std::int64_t batch = options.integer("batch"), count = images.size(0), steps = count / batch;
+  const std::int64_t batch = options.integer("batch");
+  const Tensor images = digit_images(options, batch);
+  const std::int64_t count = images.size(0), steps = count / batch;
 
   Generator generator;
   Discriminator discriminator;

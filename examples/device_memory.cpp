@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "first_device.h"
+#include "options.h"
 
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[DEVICE]");
   using namespace systole;
   const std::string device = argc > 1 ? argv[1] : first_device({"cuda", "opencl", "cpu"});
   const DeviceProperties known = device_properties(device);

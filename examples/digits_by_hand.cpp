@@ -12,8 +12,8 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
-#include <map>
-#include <string>
+
+#include "options.h"
 
 namespace {
 
@@ -33,28 +33,18 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::map<std::string, std::string> read_options(int argc, char** argv) {
-  std::map<std::string, std::string> options = {{"--train", "20000"},
-                                                {"--test", "5000"},
-                                                {"--epochs", "6"},
-                                                {"--device", "auto"},
-                                                {"--out", "predictions.png"}};
-  for (int i = 1; i < argc; i += 2) {
-    if (!options.contains(argv[i]) || i + 1 == argc)
-      throw Error(ErrorKind::kInvalidArgument, argv[i], "not an option with a value",
-                  "--train N, --test N, --epochs N, --device NAME or --out FILE");
-    options[argv[i]] = argv[i + 1];
-  }
-  return options;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::map<std::string, std::string> options = read_options(argc, argv);
-  const std::int64_t train_count = std::stoll(options["--train"]), test_count = std::stoll(options["--test"]);
-  const int epochs = std::stoi(options["--epochs"]);
-  const DeviceScope device(options["--device"]);
+  const Options options(argc, argv,
+                        {{"train", "20000"},
+                         {"test", "5000"},
+                         {"epochs", "6"},
+                         {"device", "auto"},
+                         {"out", "predictions.png"}});
+  const std::int64_t train_count = options.integer("train", kBatch), test_count = options.integer("test");
+  const int epochs = static_cast<int>(options.integer("epochs"));
+  const DeviceScope device(options["device"]);
 
   double start = seconds();
   const data::Digits train = data::digits(train_count, 1), test = data::digits(test_count, 2);
@@ -93,8 +83,8 @@ int main(int argc, char** argv) try {
   const data::Digits shown = data::digits(std::min(kShown, test_count), 2);  // the first of the test digits
   const Literal guesses = predict(rows(shown.images)).literal();
   try {
-    io::save_png(options["--out"], data::contact_sheet(shown.images, guesses, shown.labels));
-    std::cout << "Predictions, wrong ones in red: " << std::filesystem::absolute(options["--out"]).string()
+    io::save_png(options["out"], data::contact_sheet(shown.images, guesses, shown.labels));
+    std::cout << "Predictions, wrong ones in red: " << std::filesystem::absolute(options["out"]).string()
               << "\n";
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUnsupported) throw;

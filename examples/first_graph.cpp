@@ -4,7 +4,10 @@
 
 #include <iostream>
 
+#include "options.h"
+
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[DEVICE]");
   using namespace systole;
 
   ir::Graph graph("affine");

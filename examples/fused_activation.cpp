@@ -3,7 +3,7 @@
 // same function written in Tensor ops, and then a network of it learns to tell two spirals apart, in a
 // compiled step: on a GPU the kernels are nodes of the step's CUDA Graph.
 //
-//   fused_activation [DEVICE] [STEPS]     the first GPU, else an OpenCL device, else the processor; 400
+//   fused_activation [DEVICE [STEPS]]     the first GPU, else an OpenCL device, else the processor; 400
 
 #include <systole/systole.h>
 
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "first_device.h"
+#include "options.h"
 
 namespace {
 
@@ -57,8 +58,9 @@ struct Net {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[DEVICE [STEPS]]");
   const std::string device = argc > 1 ? argv[1] : first_device({"cuda", "opencl", "cpu"});
-  const int steps = argc > 2 ? std::stoi(argv[2]) : 400;
+  const int steps = argc > 2 ? static_cast<int>(whole_number("STEPS", argv[2])) : 400;
   const DeviceScope scope(device);
   const KernelOp activation = leaky_swish();
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "options.h"
+
 namespace {
 
 std::string read(const char* file) {
@@ -26,6 +28,7 @@ void show(const std::string& name, const systole::Literal& value) {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "GRAPH.sir [DEVICE]");
   using namespace systole;
   if (argc < 2) {
     std::cerr << "usage: graph_from_text GRAPH.sir [DEVICE]\n";

@@ -8,7 +8,10 @@
 
 #include <iostream>
 
-int main() try {
+#include "options.h"
+
+int main(int argc, char** argv) try {
+  answer_help(argc, argv, "");
   using namespace systole;
 
   const auto cartesian = [](const Tensor& p) { return stack({p[0] * cos(p[1]), p[0] * sin(p[1])}); };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "first_device.h"
+#include "options.h"
 
 namespace {
 
@@ -64,6 +65,7 @@ float smoothed(const std::vector<float>& in, int x, int y, int z) {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[DEVICE]");
   const std::string device = argc > 1 ? argv[1] : first_device({"cuda", "opencl", "cpu"});
   const SourceModule module(device, {.portable = kSource});
 

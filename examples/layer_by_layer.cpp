@@ -10,6 +10,8 @@
 #include <ranges>
 #include <vector>
 
+#include "options.h"
+
 namespace {
 
 using namespace systole;
@@ -35,7 +37,8 @@ struct Layer {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const int epochs = argc > 1 ? std::atoi(argv[1]) : 20;
+  answer_help(argc, argv, "[EPOCHS]");
+  const std::int64_t epochs = argc > 1 ? whole_number("EPOCHS", argv[1]) : 20;
   const Tensor x = tensor({1., 2., 3.}, DType::f64), y = tensor({2., 5.}, DType::f64);
   std::vector<Layer> network = {{tensor({{1., 2., 3.}, {4., 5., 6.}}, DType::f64)},
                                 {tensor({{0.1, 0.2}, {0.3, 0.4}}, DType::f64)}};

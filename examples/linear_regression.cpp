@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "options.h"
+
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[STEPS]");
   using namespace systole;
-  const int steps = argc > 1 ? std::atoi(argv[1]) : 300;
+  const std::int64_t steps = argc > 1 ? whole_number("STEPS", argv[1]) : 300;
   const std::int64_t points = 200;
 
   const std::vector<Tensor> keys = random::split(random::key(1));

@@ -39,7 +39,8 @@ int main(int argc, char** argv) try {
 
   const DeviceScope device(options["device"]);
   std::optional<DeviceMesh> mesh;
-  if (options["devices"] != "1") mesh = DeviceMesh(options["device"], {{"data", options.integer("devices")}});
+  if (options["devices"] != "1")
+    mesh = DeviceMesh(options["device"], {{"data", options.integer("devices", -1)}});
   random::seed(1);
   nn::models::Cnn3 model({.input = {28, 28, 1}});
   // The article's per_image_standardization, on the device and with the model.

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "options.h"
+
 namespace {
 
 using namespace systole;
@@ -87,8 +89,8 @@ double largest_difference(const std::vector<Run>& runs) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const std::int64_t steps = argc > 1 ? std::atoll(argv[1]) : 10;
-  if (steps < 1) throw Error(ErrorKind::kInvalidArgument, argv[1], "not a number of steps", "1 or more");
+  answer_help(argc, argv, "[STEPS [DEVICE…]]");
+  const std::int64_t steps = argc > 1 ? whole_number("STEPS", argv[1]) : 10;
   std::vector<std::string> wanted;
   for (int i = 2; i < argc; ++i) wanted.push_back(DeviceName::parse(argv[i]).to_string());
 

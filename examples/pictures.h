@@ -68,23 +68,28 @@ inline systole::data::Source drawn_pictures(std::int64_t count, std::uint64_t se
 // By the options "data", a folder with the files or nothing, "train" and "test", how many pictures of each;
 // 0: all there are, or some thousands drawn.
 inline systole::data::TrainTest cifar_or_drawn(const Options& options) {
-  const std::int64_t train = options.integer("train"), test = options.integer("test");
+  const std::int64_t train = options.integer("train", 0), test = options.integer("test", 0);
   if (!options.has("data"))
     return {drawn_pictures(train > 0 ? train : 4000, 1), drawn_pictures(test > 0 ? test : 1000, 2)};
   const auto [all, others] = systole::data::cifar10(options["data"]);
   return {train > 0 ? all.take(train) : all, test > 0 ? others.take(test) : others};
 }
 inline systole::data::TrainTest mnist_or_drawn(const Options& options) {
-  const std::int64_t train = options.integer("train"), test = options.integer("test");
+  const std::int64_t train = options.integer("train", 0), test = options.integer("test", 0);
   if (!options.has("data"))
     return systole::data::embedded_digits(train > 0 ? train : 20'000, test > 0 ? test : 5'000);
   const auto [all, others] = systole::data::mnist(options["data"]);
   return {train > 0 ? all.take(train) : all, test > 0 ? others.take(test) : others};
 }
 
-// MNIST's training pictures or drawn digits as f32[count, 28, 28, 1] from 0 to 1, by the same options.
-inline systole::Tensor digit_images(const Options& options) {
-  const systole::Literal pixels = mnist_or_drawn(options).train.columns()[0];
+// MNIST's training pictures or drawn digits as f32[count, 28, 28, 1] from 0 to 1, by the same options. There
+// must be enough for a batch.
+inline systole::Tensor digit_images(const Options& options, std::int64_t batch) {
+  const systole::data::Source train = mnist_or_drawn(options).train;
+  if (train.size() < batch)
+    throw systole::Error(systole::ErrorKind::kInvalidArgument, "--train", "fewer pictures than a batch has",
+                         "at least " + std::to_string(batch), std::to_string(train.size()));
+  const systole::Literal pixels = train.columns()[0];
   return (systole::Tensor(pixels).to(systole::DType::f32) / 255).reshape({-1, 28, 28, 1});
 }
 

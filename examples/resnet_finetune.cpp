@@ -61,7 +61,7 @@ int main(int argc, char** argv) try {
 
   data::TrainTest data =
       options.has("data") ? data::open(options["data"]) : data::TrainTest{drawn_pictures(1000, 1), {}};
-  if (options.integer("train") > 0) data.train = data.train.take(options.integer("train"));
+  if (const std::int64_t count = options.integer("train", 0); count > 0) data.train = data.train.take(count);
   if (data.test.empty()) std::tie(data.train, data.test) = data.train.stratified_split(0.8, 1);
   const data::Transforms resize{data::Resize{side, side}};
   data = {data.train.map(resize).cache(), data.test.map(resize).cache()};

@@ -78,6 +78,9 @@ void work(const SavedModel& model, Queue& queue) {
 int main(int argc, char** argv) try {
   const Options options(argc, argv,
                         {{"requests", "2000"}, {"clients", "8"}, {"workers", "2"}, {"device", "cpu"}});
+  const auto count = [&](const char* name) { return static_cast<std::size_t>(options.integer(name)); };
+  const std::size_t requests = count("requests"), worker_count = count("workers"),
+                    client_count = count("clients");
   const DeviceScope device(options["device"]);
   const std::string name = "serve_threads_" + std::to_string(std::random_device{}()) + ".safetensors";
   const auto file = std::filesystem::temp_directory_path() / name;
@@ -86,9 +89,8 @@ int main(int argc, char** argv) try {
   std::filesystem::remove(file);
   for (std::int64_t n = 1; n <= kMost; ++n) model(zeros({n, 16})).eval();
   Queue queue;
-  const auto count = [&](const char* name) { return static_cast<std::size_t>(options.integer(name)); };
-  std::vector<double> seconds(count("requests"));
-  std::vector<std::jthread> workers(count("workers")), clients(count("clients"));
+  std::vector<double> seconds(requests);
+  std::vector<std::jthread> workers(worker_count), clients(client_count);
   for (std::jthread& worker : workers) worker = std::jthread([&] { work(model, queue); });
   std::atomic<std::size_t> next = 0, wrong = 0;
   const Clock::time_point begin = Clock::now();

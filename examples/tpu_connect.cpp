@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "options.h"
+
 namespace {
 
 using namespace systole;
@@ -45,6 +47,7 @@ std::vector<runtime::DeviceInfo> devices_of(const std::string& wanted) {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[NAME]");
   const bool there = describe(argc > 1 ? argv[1] : "");
   const std::vector<runtime::DeviceInfo> found = devices_of("tpu");
   if (found.empty() || found[0].name.backend != "tpu") {

@@ -9,7 +9,10 @@
 #include <iostream>
 #include <vector>
 
+#include "options.h"
+
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[DEVICE]");
   using namespace systole;
   const DeviceScope device(argc > 1 ? argv[1] : "auto");
 

@@ -52,7 +52,7 @@ int main(int argc, char** argv) try {
                          {"out", "vae.png"}});
   const DeviceScope device(options["device"]);
   random::seed(1);
-  const Tensor images = digit_images(options).reshape({-1, 784});
+  const Tensor images = digit_images(options, kBatch).reshape({-1, 784});
   const std::int64_t count = images.size(0), steps = count / kBatch;
 
   Vae model{options.integer("code")};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "first_device.h"
+#include "options.h"
 
 namespace {
 
@@ -34,6 +35,7 @@ S_ENTRY add(S_GLOBAL const float* a, S_GLOBAL const float* b, S_GLOBAL float* c,
 }  // namespace
 
 int main(int argc, char** argv) try {
+  answer_help(argc, argv, "[DEVICE]");
   const std::string device = argc > 1 ? argv[1] : first_device({"cuda", "opencl", "cpu"});
   std::vector<float> x(kCount), y(kCount);
   for (int i = 0; i < kCount; ++i) {

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "systole/base/error.h"
 #include "systole/base/literal.h"
@@ -173,6 +174,14 @@ TEST(Literal, ErrorsAreTyped) {
   EXPECT_THROW(Literal::full({DType::u8, {2}}, -1), Error);
   EXPECT_THROW(Literal::full({DType::i64, {2}}, kNan), Error);
   EXPECT_EQ(Literal::full({DType::i8, {1}}, -128).item<std::int8_t>(), -128);
+}
+
+TEST(Shape, GoesToAStreamAsItPrints) {
+  const Dim n = Dim::symbol("N");
+  std::ostringstream out;
+  out << Shape{2, n, 3} << ' ' << Shape{} << ' ' << 2 * n + 1 << ' ' << DType::bf16 << ' '
+      << Type{DType::boolean, {4}};
+  EXPECT_EQ(out.str(), "[2,N,3] [] 2*N+1 bf16 bool[4]");
 }
 
 TEST(Literal, PrintsLikeNumpy) {

@@ -5,6 +5,7 @@
 #include "backend/opencl/opencl.h"
 #include "backend/reference/reference.h"
 #ifdef SYSTOLE_HAVE_PJRT
+#include "backend/pjrt/discovery.h"
 #include "backend/pjrt/pjrt.h"
 #endif
 #include "runtime/registry.h"
@@ -19,6 +20,19 @@ void register_builtin_backends() {
   register_backend("opencl", 300, opencl::make_backend);
 #ifdef SYSTOLE_HAVE_PJRT
   pjrt::register_backends();  // one per plugin found
+#endif
+}
+
+std::string why_absent(std::string_view backend) {
+  constexpr std::string_view kPlugin = "pjrt:";
+  const bool named = backend.starts_with(kPlugin);
+  if (!named && backend != "tpu") return {};
+#ifdef SYSTOLE_HAVE_PJRT
+  return pjrt::why_not_found(named ? backend.substr(kPlugin.size()) : backend);
+#else
+  return "this build takes no PJRT plugins, since pjrt_c_api.h was not there: run scripts/setup in Systole's "
+         "source "
+         "and build again";
 #endif
 }
 

@@ -195,9 +195,10 @@ Report compile(const ir::Graph& graph, std::string_view name) {
   report.topology = by_name(name);
   const auto libtpu = find_libtpu();
   if (!libtpu)
-    throw Error(ErrorKind::kUnsupported, "tpu",
-                "compiling for a TPU needs libtpu, which is not here: scripts/setup fetches it, or "
-                "SYSTOLE_PLUGIN_PATH names a folder that holds the package libtpu");
+    throw Error(
+        ErrorKind::kUnsupported, "tpu",
+        "compiling for a TPU needs libtpu, which is not here: `pip install libtpu`, or scripts/setup in "
+        "Systole's source, or set SYSTOLE_PLUGIN_PATH to a folder that holds the package libtpu");
   check_mesh(graph, report.topology);
   const ir::Graph lowered = passes::run_passes(passes::inline_composites(graph), passes::standard_passes());
   const codegen::DeviceCounts counts = codegen::device_counts(lowered);
@@ -247,8 +248,10 @@ Report compile(const ir::Graph& graph, std::string_view name) {
 #else
 
 Report compile(const ir::Graph&, std::string_view) {
-  throw Error(ErrorKind::kUnsupported, "tpu",
-              "this build has no PJRT: pjrt_c_api.h was not there (scripts/setup)");
+  throw Error(
+      ErrorKind::kUnsupported, "tpu",
+      "this build has no PJRT, since pjrt_c_api.h was not there: run scripts/setup in Systole's source and "
+      "build again");
 }
 
 #endif

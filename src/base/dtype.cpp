@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <ostream>
 #include <utility>
 
 namespace systole {
@@ -32,6 +33,7 @@ constexpr std::uint64_t kQuietNanBits = std::uint64_t{0xfff} << 51;
 }  // namespace
 
 std::string_view name(DType dtype) { return kFacts[static_cast<int>(dtype)].name; }
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
 std::size_t size_of(DType dtype) { return kFacts[static_cast<int>(dtype)].size; }
 
 double epsilon(DType dtype) {

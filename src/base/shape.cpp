@@ -4,6 +4,7 @@
 #include <deque>
 #include <limits>
 #include <mutex>
+#include <ostream>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -257,6 +258,10 @@ std::int64_t Type::bytes() const {
 }
 
 std::string Type::to_string() const { return std::string(name(dtype)) + shape.to_string(); }
+
+std::ostream& operator<<(std::ostream& out, const Dim& d) { return out << d.to_string(); }
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.to_string(); }
+std::ostream& operator<<(std::ostream& out, const Type& type) { return out << type.to_string(); }
 
 void check_type(const Type& type, std::string_view where) {
   if (type.shape.rank() > kMaxRank)

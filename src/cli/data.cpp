@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -25,14 +26,62 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int get(const std::string& name, std::string folder, std::string base) {
+// A path as an address takes it.
+std::string file_address(const fs::path& path) {
+  std::string address = "file://";
+  for (const char c : path.string()) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = std::isalnum(byte) != 0 || std::string_view("/-._~").find(c) != std::string_view::npos;
+    address += plain ? std::string(1, c) : fmt::format("%{:02X}", byte);
+  }
+  return address;
+}
+
+// Where --from says that the files are: an address, or a folder of this machine.
+std::string address_of(const std::string& from) {
+  const std::size_t scheme = from.find("://");
+  std::error_code code;
+  if (scheme == std::string::npos) {
+    if (fs::is_directory(from, code)) return file_address(fs::absolute(from).lexically_normal());
+  } else if (const std::string name = from.substr(0, scheme);
+             name == "http" || name == "https" || name == "file") {
+    return from;
+  }
+  throw UsageError(
+      fmt::format("--from: expected an address that begins with http://, https:// or file://, or a folder "
+                  "that is there, got '{}'",
+                  from));
+}
+
+// Makes a folder, and takes it and the folders above it that it made away again if nothing came into them.
+class NewFolder {
+ public:
+  explicit NewFolder(const fs::path& folder) {
+    std::error_code code;
+    fs::path each = fs::absolute(folder).lexically_normal();
+    if (!each.has_filename()) each = each.parent_path();  // it ended with a slash
+    for (; !fs::exists(each, code); each = each.parent_path()) made_.push_back(each);
+    fs::create_directories(folder, code);
+    if (code) throw Error(ErrorKind::kIo, folder.string(), "cannot make the folder: " + code.message());
+  }
+  ~NewFolder() {
+    std::error_code not_empty;
+    for (const fs::path& each : made_)
+      if (!fs::remove(each, not_empty)) break;
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+ private:
+  std::vector<fs::path> made_;  // the innermost first
+};
+
+int get(const std::string& name, std::string folder, const std::string& from) {
   const data::KnownSet& set = data::known_set(name);
   if (folder.empty()) folder = (fs::path("data") / name).string();
-  if (base.empty()) base = set.base;
+  std::string base = from.empty() ? std::string(set.base) : address_of(from);
   if (!base.ends_with('/')) base += '/';
-  std::error_code code;
-  fs::create_directories(folder, code);
-  if (code) throw Error(ErrorKind::kIo, folder, "cannot make the folder: " + code.message());
+  const NewFolder place(folder);
   data::FetchOptions options;
   options.report = [](const std::string& line) { fmt::print(stderr, "systole: {}\n", printable(line)); };
   for (const data::Download& file : set.files) {
@@ -109,7 +158,8 @@ Action add_data(App& app) {
   App* fetching = app.add_subcommand("get", "Fetch a data set and check it; a broken download is continued");
   fetching->add_option("NAME", arguments->name, "mnist, fashion or cifar10")->required();
   fetching->add_option("--out", arguments->folder, "the folder for its files; data/NAME when left out");
-  fetching->add_option("--from", arguments->base, "another address that has the files (http, https, file)");
+  fetching->add_option("--from", arguments->base,
+                       "another place that has the files: an address (http, https, file) or a folder");
   App* showing = app.add_subcommand("info", "Show what a data set holds");
   showing
       ->add_option("SPEC", arguments->spec, "mnist:DIR, cifar10:DIR, digits, images:DIR, csv:FILE?label=Y, …")

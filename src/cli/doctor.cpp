@@ -174,9 +174,8 @@ void check_plugin(Report& report, const pjrt::PluginSpec& spec) {
   const std::string file = fmt::format("{}: {} ({})", name, spec.library.string(), spec.source);
   if (const std::string lack = missing_hardware(spec); !lack.empty())
     return report.missing(fmt::format("{}: {}", file, lack),
-                          spec.name == "tpu"
-                              ? "run on one with scripts/cloud-tpu; `systole tpu` compiles for one here"
-                              : "only for its devices: install the driver");
+                          spec.name == "tpu" ? "run on one (docs/tpu.md); `systole tpu` compiles for one here"
+                                             : "only for its devices: install the driver");
   std::string reason;
   try {
     runtime::Backend& backend = runtime::backend(name);
@@ -198,18 +197,16 @@ void check_plugins(Report& report) {
     report.fail(complaint, "correct it or take it out; entries of the variable are separated by commas");
   for (const pjrt::PluginSpec& spec : found) check_plugin(report, spec);
   if (found.empty())
-    report.missing(
-        "no plugin is found",
-        "only for tpu and pjrt devices: scripts/setup fetches two, or set SYSTOLE_PJRT_PLUGIN to the "
-        "path of one");
+    report.missing("no plugin is found", "only for tpu and pjrt devices: " + pjrt::how_to_get());
 }
 
 #else
 
 void check_plugins(Report& report) {
   report.section("PJRT plugins");
-  report.missing("this build takes none: pjrt_c_api.h was not found",
-                 "only for tpu and pjrt devices: scripts/setup, then build again");
+  report.missing(
+      "this build takes none: pjrt_c_api.h was not found",
+      "only for tpu and pjrt devices: run scripts/setup in Systole's source, then build and install again");
 }
 
 #endif

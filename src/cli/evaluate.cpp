@@ -1,8 +1,10 @@
 // systole evaluate: the loss and the metrics of a saved model on data.
 
 #include <fmt/format.h>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/log.h"
@@ -62,6 +64,25 @@ std::string matrix_text(const metrics::ConfusionMatrix& matrix, const std::vecto
   return text;
 }
 
+// The data of the training, whose place may be relative to the folder that `train` ran in.
+TrainingData trained_on(const Settings& settings, const SavedModel& model) try {
+  return open_data(settings, features_of(model));
+} catch (const Error& error) {
+  const std::string& source = settings.data.source;
+  const std::size_t colon = source.find(':');
+  if (error.kind() != ErrorKind::kNotFound || colon == std::string::npos ||
+      source.substr(colon + 1).starts_with('/'))
+    throw;
+  std::error_code ignored;
+  throw Error(
+      error.kind(), error.where(),
+      fmt::format(
+          "{}: the model was trained on \"{}\", a place relative to the folder in which train ran, and "
+          "this one is {}; evaluate in that folder, or name the place with --data",
+          error.message(), source, std::filesystem::current_path(ignored).string()),
+      error.expected(), error.got());
+}
+
 int run(const Options& options) {
   const DeviceScope device(options.device);
   const SavedModel model = load_model(options.model, options.device, options.trust);
@@ -72,7 +93,7 @@ int run(const Options& options) {
   BadCounts bad;
   data::Source data;
   if (options.data.empty()) {
-    const TrainingData trained = open_data(settings, features_of(model));
+    const TrainingData trained = trained_on(settings, model);
     data = trained.test;
     bad = trained.bad;
   } else {
@@ -100,7 +121,7 @@ int run(const Options& options) {
   }
   if (!options.confusion.empty())
     confusion_figure(confusion(measures), measures.classes).save(options.confusion);
-  put(result_lines(measures));
+  put(result_line(measures));
   return 0;
 }
 
@@ -116,7 +137,9 @@ Action add_evaluate(App& app) {
       ->type_name("SOURCE");
   app.add_option("--device", options->device, "where to run, as systole devices lists them")
       ->type_name("NAME");
-  app.add_option("--batch", options->batch, "samples at a time; unset: it chooses")->type_name("NUMBER");
+  app.add_option("--batch", options->batch, "samples at a time; unset: it chooses")
+      ->type_name("NUMBER")
+      ->positive();
   app.add_option("--metric", options->metrics, "a further one: top5, f1_macro, auc, …; may be given again")
       ->type_name("NAME")
       ->allow_extra_args(false);
@@ -127,11 +150,14 @@ Action add_evaluate(App& app) {
                "count samples with NaN or infinite outputs as wrong, with a warning; else they are an error");
   add_kernels_option(app, options->trust);
   add_links_option(app, options->trust);
+  add_weights_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole evaluate runs/mnist-mlp-1\n"
       "  systole evaluate model.safetensors --data mnist:data/mnist --report\n\n"
-      "The last line of the output is the result: test accuracy 0.9781 loss 0.0721");
+      "The last line of the output is the result, test accuracy 0.9781 loss 0.0721, and then the metrics "
+      "asked "
+      "for");
   return [options] { return run(*options); };
 }
 

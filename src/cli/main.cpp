@@ -97,7 +97,9 @@ int run(int argc, char** argv) {
   switch (parsed.kind) {
     case Parsed::Kind::help: put(parsed.text); break;
     case Parsed::Kind::version: put(parsed.text + "\n"); break;
-    case Parsed::Kind::wrong: return report(kWrongUsage, parsed.text + usage_hint(parsed.command));
+    case Parsed::Kind::wrong:  // one that is a question has the hint in it
+      return report(kWrongUsage,
+                    parsed.text + (parsed.text.ends_with('?') ? std::string() : usage_hint(parsed.command)));
     case Parsed::Kind::command:
       try {
         const int code = actions.at(parsed.command)();

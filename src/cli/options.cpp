@@ -1,7 +1,12 @@
 #include "cli/options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <string_view>
 #include <utility>
+
+#include "base/nearest.h"
 
 namespace systole::cli {
 
@@ -20,6 +25,31 @@ std::function<std::string(const std::string&)> number(Fits fits, std::string exp
     const bool fine = CLI::detail::lexical_cast(text, value) && fits(value);
     return fine ? std::string() : "expected " + expected + ", got '" + text + "'";
   };
+}
+std::string not_there(std::string_view kind, const std::string& wrong,
+                      const std::vector<std::string>& names) {
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return fmt::format("there is no {} '{}'{}", kind, wrong, did_you_mean(wrong, views));
+}
+
+// What the line has that this program or one of the subcommands it names does not know: an option, or a
+// command below one. Empty when it is something else that is wrong.
+std::string unknown_word(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands())
+    if (std::string text = unknown_word(*command); !text.empty()) return text;
+  const std::vector<std::string> words = app.remaining();
+  for (const std::string& word : words) {
+    if (word.size() < 2 || word[0] != '-') continue;
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    return not_there("option", word.substr(0, word.find('=')), names);
+  }
+  const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (words.empty() || commands.empty() || !app.get_subcommands().empty()) return {};
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  return not_there(app.get_name() + " command", words[0], names);
 }
 }  // namespace
 
@@ -64,6 +94,14 @@ Option* Option::positive() {
 
 Option* Option::not_negative() {
   return check(number([](double value) { return value >= 0; }, "a number of at least 0"));
+}
+
+Option* Option::array_file() {
+  return check([](const std::string& file) {
+    return file.ends_with(".npy") || file.ends_with(".npz")
+               ? std::string()
+               : fmt::format("expected FILE.npz or FILE.npy, got '{}'", file);
+  });
 }
 
 Option* Option::one_of(std::vector<std::string> words) {
@@ -154,7 +192,8 @@ Parsed CommandLine::parse(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     find_command();
     result.kind = Parsed::Kind::wrong;
-    result.text = error.what();
+    result.text = unknown_word(app);
+    if (result.text.empty()) result.text = error.what();
   }
   return result;
 }

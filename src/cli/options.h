@@ -36,6 +36,7 @@ class Option {
   // Checks of the value; help does not repeat them.
   Option* positive();
   Option* not_negative();
+  Option* array_file();  // FILE.npy or FILE.npz
   Option* one_of(std::vector<std::string> words);
   Option* check(std::function<std::string(const std::string&)> complaint);  // empty: the value is fine
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -31,6 +32,7 @@ struct Options {
   bool invert = false;
   Trust trust;
   WriteOptions text;
+  std::vector<std::pair<std::string, const Option*>> of_text;  // the options for models that write text
 };
 
 // "cat 0.97  dog 0.02", the most probable first; numbers as they are. NaN has no order.
@@ -88,6 +90,11 @@ int run(const Options& options) {
   const DeviceScope device(options.device);
   const SavedModel model = load_model(options.model, options.device, options.trust);
   if (writes_text(model)) return write(options, model);
+  for (const auto& [name, option] : options.of_text)
+    if (option->is_given())
+      throw UsageError(
+          fmt::format("{} is for models that write text, and this one takes {}: give it INPUT files", name,
+                      model.inputs().at(0).type.to_string()));
   if (options.inputs.empty()) throw UsageError("INPUT is required: pictures, .npy, .csv or .wav files");
   const Settings settings = settings_of(model);
   std::vector<float> all;
@@ -118,7 +125,11 @@ int run(const Options& options) {
   }
   if (!options.out.empty()) {
     shape[0] = count;
-    io::save_npy(options.out, Literal::of<float>(shape, all));
+    const Literal values = Literal::of<float>(shape, all);
+    if (options.out.ends_with(".npz"))
+      io::save_npz(options.out, std::vector<io::NamedArray>{{model.outputs().at(0).name, values}});
+    else
+      io::save_npy(options.out, values);
     put(fmt::format("{}: {}\n", options.out, Type{DType::f32, shape}.to_string()));
   }
   return 0;
@@ -141,24 +152,33 @@ Action add_predict(App& app) {
       ->type_name("NUMBER")
       ->positive();
   app.add_option("-o,--out", options->out, "write all numbers (probabilities of classes) as one array")
-      ->type_name("FILE.npy");
-  app.add_flag("--invert", options->invert, "pictures with ink for paper: black digits on white for MNIST");
-  app.add_option("--prompt", options->text.prompt, "of a model that writes text: how it begins")
-      ->type_name("TEXT");
-  app.add_option("--length", options->text.length, "symbols to write")->type_name("NUMBER");
-  app.add_option("--temperature", options->text.temperature,
-                 "below 1: more of what is probable; 0: the most probable always")
+      ->type_name("FILE.npy|npz")
+      ->array_file();
+  app.add_flag(
+      "--invert", options->invert,
+      "swap light and dark first: for a scan of dark ink on light paper, where the model learned light on "
+      "dark, as MNIST's digits are");
+  const auto for_text = [&](const char* name, auto& value, const char* help) {
+    Option* option = app.add_option(name, value, help);
+    options->of_text.emplace_back(name, option);
+    return option;
+  };
+  for_text("--prompt", options->text.prompt, "of a model that writes text: how it begins")->type_name("TEXT");
+  for_text("--length", options->text.length, "symbols to write")->type_name("NUMBER")->positive();
+  for_text("--temperature", options->text.temperature,
+           "below 1: more of what is probable; 0: the most probable always")
       ->type_name("NUMBER")
       ->not_negative();
-  app.add_option("--top-k", options->text.top_k, "choose among so many; 0: all")
+  for_text("--top-k", options->text.top_k, "choose among so many; 0: all")
       ->type_name("NUMBER")
       ->not_negative();
-  app.add_option("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");
+  for_text("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");
   add_kernels_option(app, options->trust);
   add_links_option(app, options->trust);
+  add_weights_option(app, options->trust);
   app.footer(
       "Examples:\n"
-      "  systole predict runs/digits-mlp-1 seven.png --invert\n"
+      "  systole predict runs/digits-mlp-1 scan.png --invert\n"
       "  systole predict model.safetensors images.npy --out probabilities.npy\n"
       "  systole predict runs/text-gpt2-1 --prompt \"ROMEO:\" --length 300 --temperature 0.8");
   return [options] { return run(*options); };

@@ -558,6 +558,7 @@ Action add_profile(App& app) {
       ->type_name("DIR");
   add_kernels_option(app, options->trust);
   add_links_option(app, options->trust);
+  add_weights_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole profile --model cnn3 --data mnist:data/mnist --device cuda\n"

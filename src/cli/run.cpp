@@ -299,8 +299,6 @@ void refuse_saved_model(const std::string& place) {
 int evaluate(const Options& options) {
   refuse_saved_model(options.graph);
   const std::string format = extension(options.out);
-  if (!options.out.empty() && format != ".npy" && format != ".npz")
-    throw UsageError(fmt::format("--out {}: expected FILE.npz or FILE.npy", options.out));
   const std::string label = options.graph == "-" ? "<stdin>" : options.graph;
   const ir::Graph graph = ir::parse(read_text(options.graph), label);
   if (!options.trust.kernels) training::refuse_kernels(graph, label);
@@ -339,7 +337,8 @@ Action add_run(App& app) {
   app.add_option(
          "--out", options->out,
          "FILE.npz for all results by name, or FILE.npy for\na single one; without it they are printed")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->array_file();
   app.add_option("--device", options->device, "reference, cpu, cuda:0, …; auto is the best there is")
       ->type_name("NAME");
   app.add_flag("--no-optimize", options->no_optimize, "run the graph as written, without passes");

@@ -58,16 +58,21 @@ std::vector<std::int64_t> sizes(const std::string& text) {  // 32x32x3
 
 int run(const Options& options) {
   if (options.model.empty()) return list_zoo();
-  if (std::filesystem::is_directory(options.model) || options.model.ends_with(".safetensors")) {
+  const bool from_file = options.model.ends_with(".toml") || options.model == "-";
+  std::error_code ignored;
+  if (options.model.ends_with(".safetensors") ||
+      (!from_file && std::filesystem::exists(options.model, ignored))) {
     if (!options.input.empty() || options.classes != 0 || !options.sets.empty())
       throw UsageError("a saved model is as it is: --input, --classes and --set are for others");
     // Nothing is compiled to show it, so kernels of its own need no permission.
-    put(load_model(options.model, "auto", {.kernels = true, .follow_links = options.trust.follow_links})
+    put(load_model(options.model, "auto",
+                   {.kernels = true,
+                    .follow_links = options.trust.follow_links,
+                    .other_weights = options.trust.other_weights})
             .summary());
     return 0;
   }
   Table given;
-  const bool from_file = options.model.ends_with(".toml") || options.model == "-";
   if (from_file)
     given = read_toml(options.model);
   else
@@ -99,7 +104,7 @@ Action add_summary(App& app) {
       ->type_name("");
   app.add_option("--input", options->input, "the shape of a sample; else what the model was made for")
       ->type_name("32x32x3");
-  app.add_option("--classes", options->classes, "how many numbers it gives")->type_name("NUMBER");
+  app.add_option("--classes", options->classes, "how many numbers it gives")->type_name("NUMBER")->positive();
   app.add_option("--batch", options->batch, "samples at a time, for the shapes")
       ->type_name("NUMBER")
       ->positive();
@@ -107,6 +112,7 @@ Action add_summary(App& app) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   add_links_option(app, options->trust);
+  add_weights_option(app, options->trust);
   app.footer(
       "Examples:\n"
       "  systole summary\n"

@@ -245,7 +245,8 @@ Examples:
   systole tpu compile --model resnet50 --topology v5e:2x2,v5p:2x2x1,v6e:2x2
   systole tpu compile --model gpt2 --batch 64 --topology v5e:4x4 -o gpt2.tpu)");
   app.footer(
-      "`systole tpu compile --help` explains compiling. No TPU is needed, only libtpu (scripts/setup).");
+      "`systole tpu compile --help` explains compiling. No TPU is needed, only libtpu (`pip install "
+      "libtpu`).");
   return [options, compile, models] {
     if (compile->parsed()) return compile_all(*options);
     return models->parsed() ? list_models(options->json) : list_topologies(options->json);

@@ -13,4 +13,10 @@ void add_links_option(App& app, Trust& trust) {
                "read files that links lead to out of a folder of weights: only of a folder that you trust");
 }
 
+void add_weights_option(App& app, Trust& trust) {
+  app.add_flag(
+      "--other-weights", trust.other_weights,
+      "use weights that are not those the model was saved with: only when you changed them yourself");
+}
+
 }  // namespace systole::cli

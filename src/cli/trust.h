@@ -10,5 +10,6 @@ class App;
 
 void add_kernels_option(App& app, Trust& trust);
 void add_links_option(App& app, Trust& trust);
+void add_weights_option(App& app, Trust& trust);
 
 }  // namespace systole::cli

@@ -24,6 +24,10 @@ namespace fs = std::filesystem;
 
 // curl's exit codes.
 constexpr int kRefused = 22, kNoRanges = 33, kBadRange = 36;
+// What may be gone at the next attempt: a transfer that broke off or stood still.
+constexpr int kBroken[] = {16, 18, 28, 52, 55, 56, 92};
+// Names and connections: no reason to ask again at once, except where bytes have come before.
+constexpr int kUnreachable[] = {5, 6, 7, 35};
 
 struct Ended {
   int code = 0;
@@ -77,6 +81,10 @@ std::uintmax_t size_of_file(const fs::path& file) {
 bool is_right(const fs::path& file, const Download& wanted) {
   std::error_code code;
   return fs::is_regular_file(file, code) && io::file_digest(wanted.kind, file) == wanted.digest;
+}
+
+bool may_pass(int code, bool began) {
+  return std::ranges::count(kBroken, code) != 0 || (began && std::ranges::count(kUnreachable, code) != 0);
 }
 
 void remove_file(const fs::path& file) {
@@ -172,8 +180,7 @@ bool fetch(const std::string& address, const fs::path& target, const Download& w
       afresh = true;
       continue;
     }
-    if (ended.code == 0 || ended.code == kRefused)
-      break;  // the server answered: asking again changes nothing
+    if (ended.code == 0 || !may_pass(ended.code, before != 0)) break;  // asking again changes nothing
     attempt = size_of_file(part) > before ? 0 : attempt + 1;
     report(fmt::format("{}", ended.said));
   }

@@ -42,7 +42,29 @@ void refuse_other_formats(const Shard& shard, std::span<const unsigned char> fir
            convert);
   if (begins("GGUF")) refuse("a GGUF file", "a safetensors file");
   if (begins("\x89HDF")) refuse("an HDF5 file, as Keras writes", "a safetensors file");
-  if (begins("\x93NUMPY")) refuse("a .npy file", "a safetensors file; io::load_npy() reads this one");
+  if (begins("\x93NUMPY"))
+    refuse("a .npy file", "a safetensors file; in a program, io::load_npy() reads this one");
+}
+
+bool is_text(std::span<const unsigned char> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](unsigned char c) {
+    return (c >= ' ' && c != 0x7f) || c == '\n' || c == '\r' || c == '\t';
+  });
+}
+
+// A text is shown as it begins, anything else by its bytes.
+void refuse_unknown_format(const Shard& shard, std::uint64_t size) {
+  std::array<unsigned char, 24> bytes{};
+  const std::span<unsigned char> begin = std::span(bytes).first(std::min<std::uint64_t>(size, bytes.size()));
+  shard.source->read(0, std::as_writable_bytes(begin));
+  std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
+  text = text.substr(0, text.find_first_of("\r\n"));
+  fail(shard, 0, "this is not a safetensors file",
+       "one that `systole train`, save() or Python's safetensors wrote: the length of a header in 8 bytes, "
+       "then '{'",
+       is_text(begin) ? fmt::format("text that begins with \"{}\"", text)
+                      : fmt::format("the bytes {:02x}",
+                                    fmt::join(begin.first(std::min<std::size_t>(begin.size(), 9)), " ")));
 }
 
 class HeaderReader {
@@ -231,6 +253,8 @@ SafetensorsFile open_safetensors(std::shared_ptr<const ByteSource> source, std::
   for (std::size_t i = 0; i < 8; ++i) length |= static_cast<std::uint64_t>(first[i]) << 8 * i;
   if (known < 9 || length > kMaxSafetensorsHeader || length > size - 8 || first[8] != '{') {
     refuse_other_formats(shard, std::span(first).first(known));
+    const bool is_other = known < 9 ? is_text(std::span(first).first(known)) : first[8] != '{';
+    if (known > 0 && is_other) refuse_unknown_format(shard, size);
     if (known < 9) fail(shard, size, "the file ends early", "the length of a header and the header");
     if (length > size - 8 && size < kMaxSafetensorsHeader + 8)
       fail(shard, 0, "the header is longer than the file",
@@ -242,7 +266,6 @@ SafetensorsFile open_safetensors(std::shared_ptr<const ByteSource> source, std::
     if (length > size - 8)
       fail(shard, 0, "the header is longer than the file", fmt::format("at most {} bytes", size - 8),
            std::to_string(length));
-    fail(shard, 8, "the header is no JSON object", "'{'");
   }
   try {
     shard.header.reset(new char[length]);

@@ -20,6 +20,8 @@ namespace systole::ir {
 
 namespace {
 
+static_assert(kIrVersion == 2);  // the error of a file without a version names all that there are
+
 std::string nearest_op(std::string_view wrong) {
   if (const CompositeDef* def = find_composite(wrong)) return "composite " + def->name;
   std::vector<std::string_view> names;
@@ -46,7 +48,8 @@ class Parser {
         budget_({}, expansion_limit(text.size()), "broadcast a scalar instead of a splat") {}
 
   Graph parse_file() {
-    if (!at_name("systole.ir")) fail("not a Systole graph", fmt::format("systole.ir {}", kIrVersion));
+    if (!at_name("systole.ir"))
+      fail("not a Systole graph", "a first line of \"systole.ir 1\" or \"systole.ir 2\"");
     next();
     const Token version = token();
     if (const std::int64_t number = parse_integer(); number < 1 || number > kIrVersion)

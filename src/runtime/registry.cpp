@@ -131,8 +131,9 @@ std::vector<std::string> backend_names() {
 Backend& backend(std::string_view name) {
   for (Entry* entry : entries())
     if (entry->name == name) return entry->get();
+  const std::string reason = why_absent(name);
   throw Error(ErrorKind::kNotFound, fmt::format("device \"{}\"", name),
-              "this build has no backend of that name", "one of " + joined_names());
+              reason.empty() ? "this build has no backend of that name" : reason, "one of " + joined_names());
 }
 
 ResolvedDevice resolve(const DeviceName& name) {

@@ -3,6 +3,7 @@
 // From a device name to the backend that runs it.
 
 #include <string>
+#include <string_view>
 
 #include "systole/runtime.h"
 
@@ -10,6 +11,9 @@ namespace systole::runtime {
 
 // Defined beside the backends of the library; called once, before the registry is first read.
 void register_builtin_backends();
+// Why a backend that the library can have is not registered, and what to do; empty when it knows none of that
+// name. Defined beside them too.
+std::string why_absent(std::string_view backend);
 
 struct ResolvedDevice {
   Backend* backend;  // lives as long as the process

@@ -217,10 +217,10 @@ SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
   std::optional<std::string> description = reader.metadata(training::kModelKey);
   const std::optional<std::string> graph = reader.metadata(training::kGraphKey);
   if (!description || !graph)
-    throw Error(
-        ErrorKind::kUnsupported, state->file,
-        "a safetensors file without a graph: it holds weights for a model that the program has",
-        "a file of systole::save(); load_state_dict(model, io::load_safetensors(file)) takes this one");
+    throw Error(ErrorKind::kUnsupported, state->file,
+                "a safetensors file without a graph: it holds weights for a model that the program has",
+                "a file of systole::save(); in a program, load_state_dict(model, io::load_safetensors(file)) "
+                "takes this one");
   const io::Digest digest = reader.check_digest();
   if (digest == io::Digest::metadata || (digest == io::Digest::none && !options.other_weights))
     throw Error(ErrorKind::kParse, state->file, "graph and metadata are not as they were saved",
@@ -228,8 +228,9 @@ SavedModel load(const std::filesystem::path& file, const LoadOptions& options) {
   if (digest == io::Digest::arrays && !options.other_weights)
     throw Error(
         ErrorKind::kParse, state->file,
-        "the weights are not those that were saved with this graph; LoadOptions::other_weights accepts "
-        "them",
+        "the weights are not those that were saved with this graph: the file is damaged, or something "
+        "wrote other weights into it; take a whole copy, or accept them with --other-weights "
+        "(LoadOptions::other_weights in a program)",
         "the digest of the weights", "another one");
   state->model = training::parse_model(*std::move(description), state->file);
   state->graph = ir::parse(*graph, fmt::format("{}: {}", state->file, training::kGraphKey));

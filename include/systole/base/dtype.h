@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <optional>
 #include <string_view>
 
@@ -30,7 +31,8 @@ enum class DType : std::uint8_t {
 };
 inline constexpr int kDTypeCount = 15;
 
-SYSTOLE_API std::string_view name(DType dtype);  // "f32", …, "bool"
+SYSTOLE_API std::string_view name(DType dtype);                        // "f32", …, "bool"
+SYSTOLE_API std::ostream& operator<<(std::ostream& out, DType dtype);  // its name
 SYSTOLE_API std::optional<DType> parse_dtype(std::string_view text);
 SYSTOLE_API std::size_t size_of(DType dtype);  // bytes per element
 SYSTOLE_API double epsilon(DType dtype);       // distance from 1 to the next value; 0 for integers and bool

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <iosfwd>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,7 @@ class SYSTOLE_API Dim {
   friend SYSTOLE_API Dim operator*(Dim a, Dim b);
   // a / b rounded down, when that is exact for every value of the symbol.
   friend SYSTOLE_API Dim floor_div(Dim a, std::int64_t b);
+  friend SYSTOLE_API std::ostream& operator<<(std::ostream& out, const Dim& d);
 
  private:
   std::int64_t offset_ = 0;
@@ -95,6 +97,7 @@ class SYSTOLE_API Shape {
   std::string to_string() const;  // "[2,N,3]"
 
   friend bool operator==(const Shape&, const Shape&) = default;
+  friend SYSTOLE_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
  private:
   SmallVector<Dim, 5> dims_;
@@ -107,6 +110,7 @@ struct SYSTOLE_API Type {
   std::int64_t bytes() const;     // of a static type, checked against overflow
   std::string to_string() const;  // "f32[2,3]"
   friend bool operator==(const Type&, const Type&) = default;
+  friend SYSTOLE_API std::ostream& operator<<(std::ostream& out, const Type& type);
 };
 
 // Throws kShape or kLimit, naming `where`, unless the rank, every dimension and the byte size are

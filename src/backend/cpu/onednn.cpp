@@ -73,9 +73,9 @@ void warn_once(const lower::Region& region) {
 std::string onednn_repair() {
   if (!lend_pool(1))
     return "Build Systole with a compiler that has OpenMP; SYSTOLE_ONEDNN=0 says that none is wanted";
-  return "Run scripts/setup and install Systole again, or set SYSTOLE_ONEDNN to the path of a libdnnl.so.3 "
-         "(oneDNN 3 "
-         "for the processor, with OpenMP); SYSTOLE_ONEDNN=0 says that none is wanted";
+  return "Run scripts/setup in Systole's source and install again, or set SYSTOLE_ONEDNN to the path of a "
+         "libdnnl.so.3 (oneDNN 3 for the processor, with OpenMP; `pip install onednn-cpu-gomp` brings one); "
+         "SYSTOLE_ONEDNN=0 says that none is wanted";
 }
 
 std::string onednn_absence() { return dnnl::absence(); }

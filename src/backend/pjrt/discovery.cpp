@@ -175,6 +175,37 @@ std::vector<PluginSpec> discover(std::vector<std::string>* complaints) {
   return found;
 }
 
+std::string how_to_get(std::string_view name) {
+  // Python packages that hold a plugin; others are their makers'.
+  struct Package {
+    std::string_view plugin, package;
+  };
+  constexpr Package kPackages[] = {{"tpu", "libtpu"}, {"cpu", "xla-cpu-pjrt"}, {"cuda", "jax-cuda13-pjrt"}};
+  std::string text;
+  for (const Package& known : kPackages)
+    if (known.plugin == name || (name.empty() && known.plugin != "cuda"))
+      text += fmt::format("{}`pip install {}`{}", text.empty() ? "" : " or ", known.package,
+                          name.empty() ? fmt::format(" (pjrt:{})", known.plugin) : "");
+  if (name != "cuda" && !text.empty()) text += ", or scripts/setup in Systole's source";
+  return text + (text.empty() ? "" : ", or ") +
+         "set SYSTOLE_PJRT_PLUGIN to the path of the plugin's library; docs/tpu.md has more";
+}
+
+std::string why_not_found(std::string_view name) {
+  constexpr std::size_t kShown = 8;
+  std::vector<std::string> places = {"SYSTOLE_PJRT_PLUGIN", "PJRT_NAMES_AND_LIBRARY_PATHS"};
+  if (const auto file = config_file()) places.push_back(file->string());
+  std::set<fs::path> seen;
+  std::error_code code;
+  for (const fs::path& folder : python_and_package_folders())
+    if (fs::is_directory(folder, code) && seen.insert(folder.lexically_normal()).second)
+      places.push_back(folder.lexically_normal().string());
+  const std::size_t left = places.size() > kShown ? places.size() - kShown : 0;
+  places.resize(places.size() - left);
+  return fmt::format("its plugin is not found. Looked for it in {}{}. To get it: {}", fmt::join(places, ", "),
+                     left > 0 ? fmt::format(" and {} more folders", left) : "", how_to_get(name));
+}
+
 fs::path cuda_toolkit(const fs::path& library) {
   if (const auto chosen = env::text("CUDA_ROOT")) return *chosen;
   // site-packages/jax_plugins/PACKAGE/LIBRARY

@@ -22,6 +22,11 @@ struct PluginSpec {
 // Entries that are no NAME:PATH are passed over with a warning; `complaints` gets their words too.
 std::vector<PluginSpec> discover(std::vector<std::string>* complaints = nullptr);
 
+// Of a plugin that discover() does not give: where it was looked for, and how to get it.
+std::string why_not_found(std::string_view name);
+// "`pip install libtpu` …": how to get the plugin of this name; without a name, those of this machine.
+std::string how_to_get(std::string_view name = {});
+
 // The plugins among the Python packages of a folder: jax_plugins/*/, xla_plugins/*/, libtpu/.
 std::vector<PluginSpec> plugins_in(const std::filesystem::path& folder);
 

@@ -227,20 +227,11 @@ std::vector<training::NamedLiteral> weights_of(const SavedModel& model) {
   return weights;
 }
 
-std::string result_lines(const Measures& measures) {
-  std::vector<std::string> others;
-  std::string metric;
-  for (const auto& [name, value] : measures.numbers) {
-    const std::string text = fmt::format("{} {:.4f}", name, value);
-    if (name == "loss") continue;
-    if (metric.empty())
-      metric = text;
-    else
-      others.push_back(text);
-  }
-  return fmt::format("{}test {} loss {:.4f}\n",
-                     others.empty() ? "" : fmt::format("test {}\n", fmt::join(others, "  ")), metric,
-                     measures.numbers.at("loss"));
+std::string result_line(const Measures& measures) {
+  std::string task, others;  // the task's own metric, and those that were asked for
+  for (const auto& [name, value] : measures.numbers)
+    if (name != "loss") (task.empty() ? task : others) += fmt::format(" {} {:.4f}", name, value);
+  return fmt::format("test{} loss {:.4f}{}\n", task, measures.numbers.at("loss"), others);
 }
 
 metrics::ConfusionMatrix confusion(const Measures& measures) {
@@ -315,7 +306,8 @@ void warn_of_older_model(const std::filesystem::path& folder, const SavedModel& 
 SavedModel load_model(const std::string& place, const std::string& device, const Trust& trust) {
   const bool is_folder = model_file(place) != place;  // throws when a run has no model
   // By the folder's name, so that a link out of it is noticed.
-  SavedModel model = load(place, {.device = device == "auto" ? "" : device,
+  SavedModel model = load(place, {.other_weights = trust.other_weights,
+                                  .device = device == "auto" ? "" : device,
                                   .kernels = trust.kernels,
                                   .follow_links = trust.follow_links});
   if (is_folder) warn_of_older_model(place, model);

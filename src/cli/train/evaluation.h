@@ -47,8 +47,8 @@ Measures measure(const SavedModel& model, const data::Source& data, const Settin
 // The weights of a model by name, for BadSamples.
 std::vector<training::NamedLiteral> weights_of(const SavedModel& model);
 
-// "test accuracy 0.9781 loss 0.0721", after a line of further metrics if there are any.
-std::string result_lines(const Measures& measures);
+// "test accuracy 0.9781 loss 0.0721", and then the metrics that were asked for.
+std::string result_line(const Measures& measures);
 metrics::ConfusionMatrix confusion(const Measures& measures);
 
 // What a model was trained with, as its file says; defaults for a file of another program.
@@ -63,8 +63,9 @@ inline constexpr const char* kRateKey = "rate";      // of sound, samples in a s
 
 // What a command may do for a file or folder that the user trusts; the default is safe for one from anywhere.
 struct Trust {
-  bool kernels = false;       // compile and run kernels whose source is in the file
-  bool follow_links = false;  // out of a folder
+  bool kernels = false;        // compile and run kernels whose source is in the file
+  bool follow_links = false;   // out of a folder
+  bool other_weights = false;  // than those that were saved with the graph
 };
 
 // A saved model by the name of its file or of its run's folder.

@@ -113,7 +113,9 @@ constexpr Key kKeys[] = {
     KEY(train, workers, "threads that read data which is not on the device; -1: as many as help", kMayChange),
     KEY(train, steps_per_call, "steps of one launch; 0: by their work", kMayChange),
     KEY(train, device_gigabytes, "data up to this size is laid on the device", kMayChange),
-    KEY(train, verbose, "0: silent, 1: a bar on a terminal, 2: a line per epoch", kMayChange),
+    KEY(train, verbose,
+        "0: no progress, only what is trained and the result, 1: a bar on a terminal, 2: a line per epoch",
+        kMayChange),
 };
 
 #undef KEY

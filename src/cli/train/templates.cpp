@@ -208,6 +208,7 @@ int main(int argc, char** argv) try {{
 
 std::string cmake_of(const std::string& name) {
   return fmt::format(R"(# cmake -B build -D CMAKE_BUILD_TYPE=Release && cmake --build build
+# For a Systole outside /usr/local and /usr, add -D CMAKE_PREFIX_PATH=DIR: the folder that it was installed into.
 cmake_minimum_required(VERSION 3.25)
 project({} LANGUAGES CXX)
 find_package(Systole 0.1 REQUIRED)
@@ -217,7 +218,8 @@ target_link_libraries(train PRIVATE Systole::systole)
                      name);
 }
 
-std::string readme_of(const Project& project, const std::string& name) {
+// `picture`: the file of a digit that lies there; empty when there is none.
+std::string readme_of(const Project& project, const std::string& name, const std::string& picture) {
   const bool words = project.shown.name == "text";
   return fmt::format(
       R"(# {name}
@@ -241,6 +243,9 @@ would be long. It builds against an installed Systole:
 cmake -B build -D CMAKE_BUILD_TYPE=Release && cmake --build build
 build/train
 ```
+
+CMake finds a Systole in /usr/local or /usr by itself. For one that `make install PREFIX=DIR` put elsewhere, add
+`-D CMAKE_PREFIX_PATH=DIR` to the first command.
 )",
       fmt::arg("name", name),
       fmt::arg("about",
@@ -254,7 +259,8 @@ build/train
       fmt::arg("predict", words                            ? "--prompt \"From fairest\" --length 200"
                           : project.shown.name == "csv"    ? "data.csv"
                           : project.shown.name == "images" ? "pictures/test/7/*.png"
-                                                           : "picture.png"));
+                          : picture.empty()                ? "picture.png        # one of your own"
+                                                           : picture));
 }
 
 void write(const fs::path& file, std::string_view text) { write_file(file, std::as_bytes(std::span(text))); }
@@ -352,6 +358,20 @@ void write_pictures(const fs::path& folder) {
   }
 }
 
+// A drawn digit to ask the model about, as a picture where this build writes them.
+std::string write_digit(const fs::path& folder) {
+  const data::Digits digits = data::digits(1, 3);
+  const Literal image = digits.images.reshaped({28, 28});
+  try {
+    io::save_png(folder / "picture.png", image);
+    return "picture.png";
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUnsupported) throw;
+    io::save_npy(folder / "picture.npy", image);
+    return "picture.npy";
+  }
+}
+
 const Project& project_named(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Project& project : projects()) {
@@ -395,7 +415,9 @@ std::vector<std::string> write_project(const fs::path& folder, std::string_view 
   write(folder / files[0], toml_of(project, name));
   write(folder / files[1], program_of(project, name));
   write(folder / files[2], cmake_of(name));
-  write(folder / files[3], readme_of(project, name));
+  std::string picture;
+  if (project_template == "digits") files.push_back(picture = write_digit(folder));
+  write(folder / files[3], readme_of(project, name, picture));
   if (project_template == "csv") {
     write(folder / "data.csv", example_table());
     files.push_back("data.csv");

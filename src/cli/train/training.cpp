@@ -115,6 +115,11 @@ int train(const Settings& settings, const TrainingPlace& place) {
   const training::FitResult result = trainer.fit(data.train, fit);
   if (result.resumed && !result.stopped.empty() && result.epochs() == before)
     put(fmt::format("it stopped early: {}; more epochs go on, --fresh begins anew\n", result.stopped));
+  if (settings.train.epochs == 0)
+    put("no epoch was trained, since train.epochs is 0: the model is as it began\n");
+  else if (result.resumed && result.stopped.empty() && !result.interrupted && result.epochs() == before)
+    put(fmt::format(
+        "no epoch was trained, since the run has its {} already: more go on, --fresh begins anew\n", before));
   result.write_csv(folder / "history.csv");
   if (result.interrupted) {
     put(fmt::format("interrupted; to go on:\n  {}\n", command_to_go_on(folder)));
@@ -135,7 +140,7 @@ int train(const Settings& settings, const TrainingPlace& place) {
   say("wrote", fmt::format("{}: {}", folder.string(), fmt::join(written, ", ")));
   if (const std::string bad = described(data.bad); !bad.empty()) say("skipped", bad);
   if (data.test.empty()) put("there is no test data: what follows is of the training data\n");
-  put(result_lines(measures));
+  put(result_line(measures));
   return 0;
 }
 

@@ -100,7 +100,7 @@ TEST(Chart, AHistoryShowsTrainingAndValidation) {
   EXPECT_EQ(count(svg, "<circle"), 10u);
   EXPECT_EQ(training::history_chart(history(), "seconds").svg().find(">training<"), std::string::npos);
   const std::string text = error_of(ErrorKind::kNotFound, [] { training::history_chart(history(), "los"); });
-  EXPECT_NE(text.find("\"loss\"?"), std::string::npos) << text;
+  EXPECT_NE(text.find("'loss'?"), std::string::npos) << text;
 }
 
 TEST(Chart, PointsThatAreNotFiniteAreGaps) {

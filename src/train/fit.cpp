@@ -18,6 +18,7 @@
 #include "train/fit_state.h"
 #include "train/interrupt.h"
 #include "train/late_notice.h"
+#include "train/other_run.h"
 #include "train/progress.h"
 #include "train/trainer_impl.h"
 

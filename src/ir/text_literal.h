@@ -9,9 +9,9 @@
 
 namespace systole::ir {
 
-std::string escaped(std::string_view text);  // quotes, backslashes and control characters
-std::string quoted_text(std::string_view text);   // with escapes
-std::string number_text(double value);       // never looks like an integer
+std::string escaped(std::string_view text);      // quotes, backslashes and control characters
+std::string quoted_text(std::string_view text);  // with escapes
+std::string number_text(double value);           // never looks like an integer
 bool parse_number(std::string_view text, double& value);
 bool parse_number(std::string_view text, std::int64_t& value);
 

@@ -16,6 +16,7 @@
 #include "trainer_fixture.h"
 #ifdef SYSTOLE_COMMAND
 #include "command_check.h"
+#include "warnings_check.h"
 #endif
 
 namespace systole {
@@ -129,15 +130,6 @@ TEST(NonFiniteTargets, AreNoClass) {
   EXPECT_EQ(metrics::correct(scores, one_hot).to_vector<float>(), (std::vector<float>{1, 0, 1}));
   const std::string text = error_of(ErrorKind::kInvalidArgument, [&] { metrics::accuracy(scores, one_hot); });
   EXPECT_NE(text.find("row 1 of the target"), std::string::npos) << text;
-}
-
-// Warnings of the calls in `body`.
-std::vector<std::string> warnings_of(const std::function<void()>& body) {
-  std::vector<std::string> lines;
-  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, LogLevel::warn);
-  body();
-  set_log_sink({});
-  return lines;
 }
 
 class NonFiniteEvaluation : public TrainerTest {

@@ -14,6 +14,7 @@
 #include "error_check.h"
 #include "systole/systole.h"
 #include "tensor/gradient_marks.h"
+#include "warnings_check.h"
 
 namespace systole {
 namespace {
@@ -205,14 +206,6 @@ struct SettingMode {
   Setting<bool> training = true;
   Tensor forward(const Tensor& x) const { return training ? fc(x) * 2 : fc(x); }
 };
-
-std::vector<std::string> warnings_of(const std::function<void()>& body) {
-  std::vector<std::string> lines;
-  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, LogLevel::warn);
-  body();
-  set_log_sink({});
-  return lines;
-}
 
 TEST(Modes, AFlippedBoolWarnsAfterATrace) {
   PlainMode plain;

@@ -14,6 +14,7 @@
 #include "data/open.h"
 #include "error_check.h"
 #include "systole/data/sets.h"
+#include "warnings_check.h"
 
 namespace systole {
 namespace {
@@ -74,14 +75,6 @@ TEST_F(Tables, AnInfiniteCellIsRefusedWhenTheTableIsRead) {
   }
 }
 
-std::vector<std::string> warnings_of(const std::function<void()>& body) {
-  std::vector<std::string> lines;
-  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); }, LogLevel::warn);
-  body();
-  set_log_sink({});
-  return lines;
-}
-
 TEST_F(Tables, NumbersWithOneMistakeAreNamedInAWarning) {
   write("people.csv", people(23, "4O,1000,no"));
   const std::string file = (folder_ / "people.csv").string();
@@ -96,7 +89,7 @@ TEST_F(Tables, NumbersWithOneMistakeAreNamedInAWarning) {
   EXPECT_EQ(error_of(ErrorKind::kParse, [&] { data::open("csv:" + file + "?label=bought&number=age"); }),
             file + ", line 25, column 'age': expected a number, got '4O'");
   EXPECT_EQ(warnings_of([&] { data::csv(file, {.label = "age"}); }).size(), 1U);
-  // Too many values for text are told by the cell, too.
+  // The error for too many values of text names the cell, too.
   write("people.csv", people(23, "30,l000,no"));
   EXPECT_EQ(error_of(ErrorKind::kDType, [&] { data::csv(file, {.label = "bought"}); }),
             file + ", line 25, column 'income': expected a number, got 'l000'");

@@ -169,7 +169,7 @@ Action add_predict(App& app) {
            "below 1: more of what is probable; 0: the most probable always")
       ->type_name("NUMBER")
       ->not_negative();
-  for_text("--top-k", options->text.top_k, "choose among so many; 0: all")
+  for_text("--top-k", options->text.top_k, "choose among the NUMBER likeliest; 0: all")
       ->type_name("NUMBER")
       ->not_negative();
   for_text("--seed", options->text.seed, "another one writes another text")->type_name("NUMBER");

@@ -103,7 +103,7 @@ fs::path shared_data() {
 const std::map<std::string, std::string> kData{
     {"mnist", "mnist"}, {"cifar10", "cifar-10"}, {"gpt2-tokenizer", "gpt2-tokenizer"}};
 
-// The data sets that a block names and that are not there, with a space before each.
+// The missing data sets that a block names, with a space before each.
 std::string missing_data(const Block& block) {
   std::string text = block.text(), missing;
   for (const Mark& mark : block.marks) text += mark.text;

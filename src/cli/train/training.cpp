@@ -118,8 +118,10 @@ int train(const Settings& settings, const TrainingPlace& place) {
   if (settings.train.epochs == 0)
     put("no epoch was trained, since train.epochs is 0: the model is as it began\n");
   else if (result.resumed && result.stopped.empty() && !result.interrupted && result.epochs() == before)
-    put(fmt::format(
-        "no epoch was trained, since the run has its {} already: more go on, --fresh begins anew\n", before));
+    put(
+        fmt::format("no epoch was trained: the run has all {} already; a larger --epochs continues it, "
+                    "--fresh starts over\n",
+                    before));
   result.write_csv(folder / "history.csv");
   if (result.interrupted) {
     put(fmt::format("interrupted; to go on:\n  {}\n", command_to_go_on(folder)));
